@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ class Options:
     same time, where that is not what is measured. zoo, seed: how many architectures of
     the zoo are drawn, and of which draw. limit: seconds after which no model is begun.
     processor: calls of one thread are timed by their time on the processor, which other
-    programs hardly change.
+    programs hardly change. least_call: the quickest call of a turn counts, not the median.
     builds: of Rabbet's on a GPU, how many may take place at the same time.
     """
 
@@ -36,6 +37,7 @@ class Options:
     seed: str = "0"
     limit: float = float("inf")
     processor: bool = False
+    least_call: bool = False
     builds: int = 1
 
     def wanted(self, peer: str) -> bool:
@@ -57,7 +59,14 @@ class Options:
     def describe(self) -> str:
         pinned = "pinned" if self.pin else "not pinned"
         clock = ", one thread by processor time" if self.processor else ""
-        return f"{self.rounds} rounds of {self.seconds} s a contestant, {pinned}{clock}"
+        call = ", the quickest call of each" if self.least_call else ""
+        return (
+            f"{self.rounds} rounds of {self.seconds} s a contestant{call}, {pinned}{clock}"
+        )
+
+    def of_turn(self, calls: list[float]) -> float:
+        """What the seconds of a turn's calls say."""
+        return min(calls) if self.least_call else statistics.median(calls)
 
 
 def installed(package: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from .worker import Worker
@@ -45,10 +45,15 @@ class Spread:
 
 
 def take_turns(
-    workers: Mapping[str, Worker], *, rounds: int, seconds: float, least: int = 3
+    workers: Mapping[str, Worker],
+    *,
+    rounds: int,
+    seconds: float,
+    least: int = 3,
+    of_turn: Callable[[list[float]], float] = statistics.median,
 ) -> Rounds:
     """Times all workers in each round, each first in turn and with at least `least` calls;
-    one round more is run before and not counted."""
+    one round more is run before and not counted. of_turn: what a turn's calls say."""
     names = list(workers)
     medians: Rounds = {name: [] for name in names}
     for number in range(rounds + 1):
@@ -57,7 +62,7 @@ def take_turns(
             time.sleep(REST_SECONDS)
             samples = workers[name].time(seconds, least)
             if number:
-                medians[name].append(statistics.median(samples))
+                medians[name].append(of_turn(samples))
     return medians
 
 

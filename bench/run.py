@@ -67,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--processor", action="store_true",
                         help="time calls of one thread on the processor: for machines "
                         "with other work")  # fmt: skip
+    parser.add_argument("--least", action="store_true",
+                        help="of the calls of a turn in zoo, the quickest counts, not "
+                        "the median: for machines with other work")  # fmt: skip
     parser.add_argument("--name", help="of the result files; default: the subjects")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--no-write", action="store_true", help="only print")
@@ -86,6 +89,7 @@ def _options(given: argparse.Namespace, scratch: Path) -> Options:
         models=given.models,
         jobs=max(1, given.jobs),
         processor=given.processor,
+        least_call=given.least,
         zoo=given.zoo,
         seed=given.seed,
         limit=given.limit,

@@ -23,6 +23,7 @@ from .options import ROOT, Options, installed
 from .peers import Peer
 from .report import Section
 from .rounds import take_turns
+from .sessions import Sessions
 from .worker import Spec, drop_wrong, started
 
 PEERS = (
@@ -147,6 +148,7 @@ class Report:
             "layer by layer: steps whose tensors lie in a cache may be below it"
         )
         self.found: dict[int, dict[str, Group]] = {n: {} for n in options.threads}
+        self.sessions = Sessions([name for name in names if name != peers.RABBET])
 
     def absent(self, key: str, reason: str) -> None:
         self.section.rows.append([key, *["-"] * (len(self.section.columns) - 1)])
@@ -158,10 +160,15 @@ class Report:
     ) -> None:
         with np.load(folder / "results.npz") as results:
             expected = dict(results.items())
-        with started(_specs(key, folder, options, threads), options.scratch) as field_:
+        specs = _specs(key, folder, options, threads)
+        with started(specs, options.scratch) as field_:
             drop_wrong(field_, expected, BOUND)
             medians = take_turns(
-                field_.workers, rounds=options.rounds, seconds=options.seconds, least=1
+                field_.workers,
+                rounds=options.rounds,
+                seconds=options.seconds,
+                least=1,
+                of_turn=options.of_turn,
             )
             starts = {name: worker.start for name, worker in field_.workers.items()}
             if peers.RABBET in field_.workers:
@@ -184,6 +191,8 @@ class Report:
         print("  " + " | ".join(self.section.rows[-1]), flush=True)
         labels = {"model": key, "threads": threads, "absent": field_.absent}
         self.section.data.append(record(medians, starts, **labels))
+        ready = [spec for spec in specs if spec.name in starts]
+        self.sessions.measure(key, threads, ready, options.scratch)
 
     def classify(self, facts: Mapping[str, Any], threads: int) -> None:
         """Adds the steps of a plan to the classes."""
@@ -202,7 +211,7 @@ class Report:
             total = sum(one.seconds for one in found.values())
             rows = [[str(threads), *one.cells(total)] for one in ordered(found)]
             self.classes.rows += rows
-        return [self.section, self.classes]
+        return [self.section, self.sessions.close(), self.classes]
 
 
 def run(options: Options) -> list[Section]:

@@ -43,16 +43,25 @@ void rabbet_strbuf_append(rabbet_strbuf_t* buffer, const void* data,
 
 void rabbet_strbuf_printf_v(rabbet_strbuf_t* buffer, const char* format,
                             va_list arguments) {
+  if (buffer->failed) return;
   va_list again;
   va_copy(again, arguments);
-  int size = vsnprintf(NULL, 0, format, arguments);
-  if (size < 0) {
-    buffer->failed = true;
-  } else if (strbuf_reserve(buffer, (size_t)size)) {
-    vsnprintf(buffer->data + buffer->size, (size_t)size + 1, format, again);
-    buffer->size += (size_t)size;
-    assert(buffer->size < buffer->capacity);
+  // Into the room that there is, and again where it is too small.
+  size_t room = buffer->capacity - buffer->size;
+  char* end = room > 0 ? buffer->data + buffer->size : NULL;
+  int size = vsnprintf(end, room, format, arguments);
+  if (size >= 0 && (size_t)size >= room) {
+    if (end) *end = '\0';
+    size = strbuf_reserve(buffer, (size_t)size)
+               ? vsnprintf(buffer->data + buffer->size, (size_t)size + 1,
+                           format, again)
+               : -1;
   }
+  if (size < 0)
+    buffer->failed = true;
+  else
+    buffer->size += (size_t)size;
+  assert(buffer->failed || buffer->size < buffer->capacity);
   va_end(again);
 }
 
@@ -61,6 +70,18 @@ void rabbet_strbuf_printf(rabbet_strbuf_t* buffer, const char* format, ...) {
   va_start(arguments, format);
   rabbet_strbuf_printf_v(buffer, format, arguments);
   va_end(arguments);
+}
+
+void rabbet_strbuf_integer(rabbet_strbuf_t* buffer, int64_t value) {
+  char digits[20];  // of -2^63
+  char* at = digits + sizeof(digits);
+  uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+  do {
+    *--at = (char)('0' + left % 10);
+    left /= 10;
+  } while (left > 0);
+  if (value < 0) *--at = '-';
+  rabbet_strbuf_append(buffer, at, (size_t)(digits + sizeof(digits) - at));
 }
 
 // The escape of a character in a JSON string, or NULL if it needs none.

@@ -26,6 +26,9 @@ RABBET_PRIVATE_API void rabbet_strbuf_printf(rabbet_strbuf_t* buffer,
 RABBET_PRIVATE_API void rabbet_strbuf_printf_v(rabbet_strbuf_t* buffer,
                                                const char* format,
                                                va_list arguments);
+// A number's digits, in a tenth of the time that printf takes.
+RABBET_PRIVATE_API void rabbet_strbuf_integer(rabbet_strbuf_t* buffer,
+                                              int64_t value);
 // A JSON string with quotes and escapes.
 RABBET_PRIVATE_API void rabbet_strbuf_json_string(rabbet_strbuf_t* buffer,
                                                   const char* text);

@@ -40,6 +40,24 @@ static void test_bytes(void** state) {
   assert_null(bytes.data);
 }
 
+static void test_integers(void** state) {
+  (void)state;
+  static const int64_t values[] = {
+      0, 7, -1, 10, -10, 1234567890123, INT64_MAX, INT64_MIN};
+  rabbet_strbuf_t digits, printed;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &digits);
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &printed);
+  for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); ++i) {
+    rabbet_strbuf_integer(&digits, values[i]);
+    rabbet_strbuf_append(&digits, " ", 1);
+    rabbet_strbuf_printf(&printed, "%lld ", (long long)values[i]);
+  }
+  assert_string_equal(rabbet_strbuf_text(&digits),
+                      rabbet_strbuf_text(&printed));
+  rabbet_strbuf_deinitialize(&digits);
+  rabbet_strbuf_deinitialize(&printed);
+}
+
 static void test_json_string(void** state) {
   (void)state;
   static const struct {
@@ -89,9 +107,8 @@ static void test_text_of_others(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_build),
-      cmocka_unit_test(test_bytes),
-      cmocka_unit_test(test_json_string),
+      cmocka_unit_test(test_build),          cmocka_unit_test(test_bytes),
+      cmocka_unit_test(test_integers),       cmocka_unit_test(test_json_string),
       cmocka_unit_test(test_text_of_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

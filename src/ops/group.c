@@ -7,13 +7,15 @@
 // different groups different.
 
 static void signature_int(rabbet_strbuf_t* buffer, int64_t value) {
-  rabbet_strbuf_printf(buffer, "%lld,", (long long)value);
+  rabbet_strbuf_integer(buffer, value);
+  rabbet_strbuf_append(buffer, ",", 1);
 }
 
 // The length comes first, so that the bytes may be any.
 static void signature_bytes(rabbet_strbuf_t* buffer, const void* data,
                             size_t size) {
-  rabbet_strbuf_printf(buffer, "%zu:", size);
+  rabbet_strbuf_integer(buffer, (int64_t)size);
+  rabbet_strbuf_append(buffer, ":", 1);
   if (size > 0) rabbet_strbuf_append(buffer, data, size);
 }
 

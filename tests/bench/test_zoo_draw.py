@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from bench import gpu_zoo, peers, zoo
+from bench import gpu_zoo, peers, sessions, zoo
 from bench.gpu_zoo import in_place, wrong
 from bench.layer_classes import class_of, groups
 from bench.options import Options
 from bench.run import main
-from bench.worker import Spec, alone, started, starting
+from bench.worker import Spec, Start, alone, started, starting
 from bench.zoo import summary
 from tests.models import make, model_path, reference, sample_inputs
 from zoo import catalogue, feeds, near_real, near_real_sizes
@@ -203,10 +203,48 @@ def test_rows_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     files = {"timm/davit_tiny": "", "timm/swin_tiny": "no library"}
     monkeypatch.setattr(zoo, "drawn", lambda options: list(files))
     monkeypatch.setattr(zoo, "exported", lambda key: (tmp_path, files[key]))
-    options = Options(tmp_path, (1,), 2, 0.001, peers=(), processor=True)
-    times, classes = zoo.run(options)
+    options = Options(tmp_path, (1,), 2, 0.001, peers=(), processor=True, least_call=True)
+    times, starts, classes = zoo.run(options)
     assert [row[0] for row in times.rows] == list(files)
     assert float(times.rows[0][2]) > 0
     assert "timm/swin_tiny: no library" in times.notes
     (products,) = (row for row in classes.rows if row[1] == "product of few rows")
     assert int(products[3]) == 3
+    (row,) = starts.rows
+    assert row[:2] == ["timm/davit_tiny", "1"]
+    own = len(sessions.OWN)
+    assert all(float(cell) > 0 for cell in row[2 : 2 + own])
+
+
+def _start(seconds: float, mib: int) -> Start:
+    return Start(1.0, seconds, 0.5, 0, 0, mib << 20)
+
+
+def test_sessions_are_compared_with_the_right_peer() -> None:
+    table = sessions.Sessions(["onnxruntime", "openvino"])
+    table.add("a", 1, {
+        sessions.BUILT: [_start(1.5, 90), _start(9.5, 90), _start(0.5, 60)],
+        sessions.LOADED: [_start(0.5, 60)],
+        "onnxruntime": [_start(3.5, 120)],
+        "openvino": [_start(0.1, 40)],
+    })  # fmt: skip
+    table.add("b", 1, {sessions.LOADED: [_start(0.5, 50)], "openvino": [_start(1.5, 40)]})
+    section = table.close()
+    assert section.rows == [
+        ["a", "1", "2.000", "1.000", "4.000", "0.600", "90", "60", "120", "40"],
+        ["b", "1", "-", "1.000", "-", "2.000", "-", "50", "-", "40"],
+    ]
+    told = "\n".join(section.notes)
+    assert "built again, s over those of onnxruntime: 0.50" in told
+    assert "100% of 1 rows, the worst 0.25" in told
+    assert "built again, MiB over those of the better peer: 2.25" in told
+    assert "0% of 2 rows, the worst 1.50" in told
+
+
+def test_sessions_that_do_not_start_are_told(tmp_path: Path) -> None:
+    table = sessions.Sessions(["onnxruntime"])
+    options = Options(tmp_path, (1,), 1, 0.001, processor=True)
+    spec = options.spec("onnxruntime", f"{HERE}:Broken", 1, {})
+    table.measure("a", 1, [spec], tmp_path)
+    assert table.section.rows == [["a", "1", *["-"] * 6]]
+    assert any("no such model" in note for note in table.section.notes)

@@ -37,8 +37,19 @@ static void convolution(conformance_t* t) {
   kernel_case_output(c, conformance_epilogue(t, value));
 }
 
-// Windows that reach into the padding, up to taps that meet nothing else.
-static void convolution_dilated(conformance_t* t) {
+// x sigmoid(x), as two layers.
+static int32_t swish(conformance_t* t, int32_t x) {
+  kernel_case_t* c = &t->c;
+  rabbet_attr_t gate[] = {
+      conformance_int(t, "type", RABBET_ACTIVATION_SIGMOID)};
+  rabbet_attr_t product[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_PROD)};
+  int32_t pair[] = {x, kernel_case_op(c, "activation", gate, 1, &x, 1)};
+  return kernel_case_op(c, "elementwise", product, 1, pair, 2);
+}
+
+// Windows that reach into the padding, up to taps that meet nothing
+// else.
+static void convolution_taps(conformance_t* t) {
   kernel_case_t* c = &t->c;
   conformance_begin_product(t);
   conformance_round_layers(t);
@@ -54,7 +65,7 @@ static void convolution_dilated(conformance_t* t) {
     x.d[i + 2] = 1 + conformance_random(t, t->large ? 26 : 9);
     w.d[i + 2] = 1 + conformance_random(t, 3);
     stride[i] = 1 + conformance_random(t, 2);
-    dilation[i] = 1 + conformance_random(t, 12);
+    dilation[i] = conformance_chance(t, 2) ? 1 : 1 + conformance_random(t, 12);
     int64_t reach = (w.d[i + 2] - 1) * dilation[i];
     before[i] = conformance_random(t, reach + 1);
     after[i] = reach - before[i] + conformance_random(t, 2);
@@ -69,6 +80,7 @@ static void convolution_dilated(conformance_t* t) {
   if (conformance_chance(t, 2))
     inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
   int32_t value = kernel_case_op(c, "convolution", attrs, 4, inputs, 3);
+  if (conformance_chance(t, 2)) value = swish(t, value);
   kernel_case_output(c, conformance_epilogue(t, value));
 }
 
@@ -98,6 +110,7 @@ static void convolution_tiles(conformance_t* t) {
   if (conformance_chance(t, 2))
     inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
   int32_t value = kernel_case_op(c, "convolution", attrs, 2, inputs, 3);
+  if (conformance_chance(t, 2)) value = swish(t, value);
   if (conformance_chance(t, 2)) {
     rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
     int32_t pair[] = {value, kernel_case_input(c, y, false)};
@@ -226,6 +239,44 @@ static void convolution_groups(conformance_t* t) {
   if (conformance_chance(t, 2))
     inputs[2] = kernel_case_input(c, KERNEL_DIMS(columns), true);
   int32_t value = kernel_case_op(c, "convolution", attrs, 5, inputs, 3);
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
+// Groups with as many maps as channels, in powers of two.
+static void convolution_even_groups(conformance_t* t) {
+  static const int64_t sizes[] = {4, 4, 8, 8, 16, 32},
+                       counts[] = {2, 3, 4, 5, 7, 9};
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  int64_t size = conformance_one_of(t, sizes, t->large ? 6 : 5);
+  int64_t groups = conformance_one_of(t, counts, 6), maps = size * groups;
+  rabbet_dims_t x = {.rank = conformance_chance(t, 4) ? 3 : 4};
+  rabbet_dims_t w = {.rank = x.rank, .d = {maps, size}};
+  int64_t stride[2] = {0}, dilation[2] = {0}, before[2] = {0}, after[2] = {0};
+  x.d[0] = 1 + conformance_random(t, 2);
+  x.d[1] = maps;
+  for (int32_t i = 0; i < x.rank - 2; ++i) {
+    x.d[i + 2] = 1 + conformance_random(t, t->large ? 30 : 14);
+    w.d[i + 2] = 1 + conformance_random(t, 4);
+    stride[i] = 1 + conformance_random(t, 2);
+    dilation[i] = 1 + conformance_random(t, 2);
+    int64_t reach = (w.d[i + 2] - 1) * dilation[i];
+    before[i] = conformance_random(t, reach + 1);
+    after[i] = reach - before[i] + conformance_random(t, 2);
+  }
+  size_t axes = (size_t)x.rank - 2;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "stride_nd", stride, axes),
+                           conformance_ints(t, "dilation_nd", dilation, axes),
+                           conformance_ints(t, "pre_padding", before, axes),
+                           conformance_ints(t, "post_padding", after, axes),
+                           conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(maps), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 5, inputs, 3);
+  if (conformance_chance(t, 2)) value = swish(t, value);
   kernel_case_output(c, conformance_epilogue(t, value));
 }
 
@@ -470,9 +521,10 @@ const conformance_family_t conformance_convolution[] = {
     {"depthwise", 80, depthwise},
     {"patches", 80, patches},
     {"convolution_groups", 80, convolution_groups},
+    {"convolution_even_groups", 120, convolution_even_groups},
     {"convolution_pixels", 60, convolution_pixels},
     {"convolution_of_one_pixel", 120, convolution_of_one_pixel},
-    {"convolution_dilated", 80, convolution_dilated},
+    {"convolution_taps", 120, convolution_taps},
     {"convolution_tiles", 60, convolution_tiles},
     {"deconvolution", 60, deconvolution},
     {"pooling", 80, pooling},

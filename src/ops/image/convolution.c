@@ -60,7 +60,8 @@ static rabbet_status_t convolution_infer_shapes(
 typedef struct convolution_t {
   const rabbet_view_t *x, *kernel, *bias, *y;
   rabbet_window_t window;
-  rabbet_dims_t taps;  // (channels / groups, window...)
+  int64_t channels;    // of a group
+  rabbet_dims_t taps;  // of the window
   int64_t pre[RABBET_MAX_RANK];
   int64_t x_strides[RABBET_MAX_RANK];
   int64_t maps_per_group;
@@ -88,22 +89,23 @@ static rabbet_status_t convolution_start(const rabbet_op_eval_t* eval,
                      out->pre, post);
   rabbet_row_major(&out->x->dims, out->x_strides);
   out->maps_per_group = kernel->d[0] / groups;
-  out->taps.rank = kernel->rank - 1;
+  out->channels = kernel->d[1];
+  out->taps.rank = kernel->rank - 2;
   for (int32_t i = 0; i < out->taps.rank; ++i) {
-    out->taps.d[i] = kernel->d[i + 1];
+    out->taps.d[i] = kernel->d[i + 2];
   }
   return rabbet_ok();
 }
 
-// Offset of the input element under a tap; false in the padding.
+// Offset of the first channel's element under a tap; false in the padding.
 static bool convolution_under(const convolution_t* c, const int64_t* at,
                               const int64_t* tap, int64_t* out_offset) {
   const rabbet_window_t* w = &c->window;
-  int64_t first = at[1] / c->maps_per_group * c->taps.d[0];
-  *out_offset = at[0] * c->x_strides[0] + (first + tap[0]) * c->x_strides[1];
+  int64_t first = at[1] / c->maps_per_group * c->channels;
+  *out_offset = at[0] * c->x_strides[0] + first * c->x_strides[1];
   for (int32_t i = 0; i < w->spatial; ++i) {
     int64_t position =
-        at[i + 2] * w->stride[i] + tap[i + 1] * w->dilation[i] - c->pre[i];
+        at[i + 2] * w->stride[i] + tap[i] * w->dilation[i] - c->pre[i];
     if (position < 0 || position >= c->x->dims.d[i + 2]) return false;
     *out_offset += position * c->x_strides[i + 2];
   }
@@ -112,15 +114,18 @@ static bool convolution_under(const convolution_t* c, const int64_t* at,
 
 static double convolution_element(const convolution_t* c, const int64_t* at) {
   double sum = 0;
-  int64_t kernel_at = at[1] * rabbet_count_of(&c->taps);
+  int64_t window = rabbet_count_of(&c->taps);
+  int64_t kernel_at = at[1] * c->channels * window;
   rabbet_walk_t taps;
   rabbet_walk_initialize(&c->taps, &taps);
   for (; !taps.done; rabbet_walk_next(&taps)) {
     int64_t offset = 0;
     if (!convolution_under(c, at, taps.at, &offset)) continue;
-    sum += rabbet_load_double(c->x->dtype, c->x->data, offset) *
-           rabbet_load_double(c->kernel->dtype, c->kernel->data,
-                              kernel_at + taps.linear);
+    for (int64_t i = 0; i < c->channels; ++i)
+      sum += rabbet_load_double(c->x->dtype, c->x->data,
+                                offset + i * c->x_strides[1]) *
+             rabbet_load_double(c->kernel->dtype, c->kernel->data,
+                                kernel_at + i * window + taps.linear);
   }
   if (c->bias) {
     sum += rabbet_load_double(c->bias->dtype, c->bias->data, at[1]);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/common/swish.h"
 #include "ops/enums.h"
 
 static bool epilogue_push(rabbet_epilogue_t* epilogue,
@@ -204,34 +205,6 @@ static bool epilogue_elementwise(const rabbet_group_t* group,
   return epilogue_operand(op, operand, reversed, e);
 }
 
-// ---- x sigmoid(x) and x hardsigmoid(x) -------------------------------------
-
-// Whether nodes i and i + 1 are s = sigmoid(x), x s; or the hard sigmoid of
-// hardswish.
-static bool epilogue_is_swish(const rabbet_group_t* group, size_t i, int32_t x,
-                              rabbet_dnnl_function_t* out_function) {
-  if (i + 1 >= group->node_count) return false;
-  const rabbet_group_node_t* gate = &group->nodes[i];
-  const rabbet_group_node_t* product = &group->nodes[i + 1];
-  if (!rabbet_op_is(gate->op, RABBET_OP_ACTIVATION) || gate->inputs[0] != x ||
-      !rabbet_op_is(product->op, RABBET_OP_ELEMENTWISE) ||
-      rabbet_node_int(product, "op") != RABBET_ELEMENTWISE_PROD) {
-    return false;
-  }
-  int32_t s = gate->outputs[0];
-  if (!((product->inputs[0] == x && product->inputs[1] == s) ||
-        (product->inputs[0] == s && product->inputs[1] == x))) {
-    return false;
-  }
-  int64_t type = rabbet_node_int(gate, "type");
-  *out_function = type == RABBET_ACTIVATION_SIGMOID ? RABBET_DNNL_SWISH
-                                                    : RABBET_DNNL_HARDSWISH;
-  return type == RABBET_ACTIVATION_SIGMOID ||
-         (type == RABBET_ACTIVATION_HARD_SIGMOID &&
-          fabs(node_float(gate, "alpha") - 1.0 / 6) < 1e-6 &&
-          node_float(gate, "beta") == 0.5);
-}
-
 // ---- The chain -------------------------------------------------------------
 
 static bool epilogue_node(const rabbet_group_t* group,
@@ -267,8 +240,11 @@ bool rabbet_epilogue_parse(const rabbet_group_t* group,
   memset(e, 0, sizeof(*e));
   e->start = e->result = start;
   for (size_t i = first_node; i < group->node_count; ++i) {
-    rabbet_dnnl_function_t function = RABBET_DNNL_SWISH;
-    if (epilogue_is_swish(group, i, e->result, &function)) {
+    rabbet_swish_t swish = rabbet_group_swish(group, i, e->result);
+    if (swish != RABBET_SWISH_NONE) {
+      rabbet_dnnl_function_t function = swish == RABBET_SWISH_SIGMOID
+                                            ? RABBET_DNNL_SWISH
+                                            : RABBET_DNNL_HARDSWISH;
       if (!epilogue_push_function(e, function, 1, 0)) return false;
       e->result = group->nodes[++i].outputs[0];
     } else if (!epilogue_node(group, dims, &group->nodes[i], e)) {

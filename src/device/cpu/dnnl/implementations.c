@@ -1,7 +1,9 @@
 // Which implementations oneDNN has for a specification.
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/math.h"
 #include "device/cpu/dnnl/headroom.h"
 #include "device/cpu/dnnl/internal.h"
@@ -95,11 +97,13 @@ static bool is_unfit(const rabbet_dnnl_spec_t* spec, const char* name) {
   return false;
 }
 
+enum { MOST_IMPLEMENTATIONS = 64 };
+
 // The implementations seen in a walk. oneDNN's iterator returns those in its
 // primitive cache a second time, so that the list depends on earlier
 // primitives: the first of each name counts.
 typedef struct walk_t {
-  int32_t ids[64];
+  int32_t ids[MOST_IMPLEMENTATIONS];
   int count;
 } walk_t;
 
@@ -115,7 +119,7 @@ static rabbet_dnnl_implementation_t describe(const_dnnl_primitive_desc_t desc) {
 static bool is_new(walk_t* walk, int32_t id) {
   for (int i = 0; i < walk->count; ++i)
     if (walk->ids[i] == id) return false;
-  if (walk->count < 64) walk->ids[walk->count++] = id;
+  if (walk->count < MOST_IMPLEMENTATIONS) walk->ids[walk->count++] = id;
   return true;
 }
 
@@ -252,19 +256,20 @@ rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
   return status;
 }
 
-typedef struct enumerate_t {
-  rabbet_status_t (*visit)(void* context,
-                           const rabbet_dnnl_implementation_t* found);
-  void* context;
-} enumerate_t;
+// The implementations of a specification.
+typedef struct list_t {
+  int count;
+  rabbet_dnnl_implementation_t items[MOST_IMPLEMENTATIONS];
+} list_t;
 
-static rabbet_status_t enumerate_one(void* context, dnnl_primitive_desc_t desc,
-                                     const rabbet_dnnl_implementation_t* found,
-                                     bool* out_taken) {
+static rabbet_status_t list_add(void* context, dnnl_primitive_desc_t desc,
+                                const rabbet_dnnl_implementation_t* found,
+                                bool* out_taken) {
   (void)desc;
   *out_taken = false;
-  enumerate_t* enumerate = context;
-  return enumerate->visit(enumerate->context, found);
+  list_t* list = context;
+  if (list->count < MOST_IMPLEMENTATIONS) list->items[list->count++] = *found;
+  return rabbet_ok();
 }
 
 // oneDNN lists an implementation in its cache first, so lists would depend on
@@ -297,16 +302,84 @@ static rabbet_status_t cache_resume(void) {
   return rabbet_dnnl_status(result, "restoring the cache");
 }
 
+static rabbet_status_t list_make(rabbet_dnnl_t* dnnl,
+                                 const rabbet_dnnl_spec_t* spec, int threads,
+                                 list_t* list) {
+  list->count = 0;
+  RABBET_RETURN_IF_ERROR(cache_suspend());
+  int before = rabbet_cpu_set_threads(threads);
+  rabbet_status_t status = rabbet_dnnl_walk(dnnl, spec, list_add, list);
+  rabbet_cpu_restore_threads(before);
+  return rabbet_status_join(status, cache_resume());
+}
+
+// ---- Lists that are kept ---------------------------------------------------
+
+// A list takes the library 50 us, and a build asks for the same one up to ten
+// times: layers repeat themselves, and conversions are asked for at each edge.
+enum { MOST_LISTS = 1 << 14 };
+
+typedef struct list_key_t {
+  rabbet_hash_t spec;
+  int64_t threads;
+} list_key_t;
+
+// Specifications that point to others' memory have no key.
+static bool list_key(const rabbet_dnnl_spec_t* spec, int threads,
+                     list_key_t* out_key) {
+  *out_key = (list_key_t){.spec = rabbet_hash128(spec, sizeof(*spec)),
+                          .threads = threads};
+  return !spec->sources && !spec->scales;
+}
+
+static bool list_find(rabbet_dnnl_t* dnnl, const list_key_t* key,
+                      list_t* list) {
+  pthread_mutex_lock(&dnnl->lock);
+  const list_t* kept =
+      rabbet_map_get(&dnnl->lists, (const char*)key, sizeof(*key));
+  if (kept) {
+    list->count = kept->count;
+    memcpy(list->items, kept->items,
+           (size_t)kept->count * sizeof(kept->items[0]));
+  }
+  pthread_mutex_unlock(&dnnl->lock);
+  return kept != NULL;
+}
+
+// Names are the library's constants. Another thread may have kept an equal list
+// meanwhile, which this one replaces.
+static rabbet_status_t list_keep(rabbet_dnnl_t* dnnl, const list_key_t* key,
+                                 const list_t* list) {
+  size_t size =
+      offsetof(list_t, items) + (size_t)list->count * sizeof(list->items[0]);
+  void *kept = NULL, *kept_key = NULL;
+  rabbet_status_t status = rabbet_ok();
+  pthread_mutex_lock(&dnnl->lock);
+  if (dnnl->lists.count < MOST_LISTS) {
+    status = rabbet_arena_copy(&dnnl->arena, key, sizeof(*key), &kept_key);
+    if (rabbet_is_ok(status))
+      status = rabbet_arena_copy(&dnnl->arena, list, size, &kept);
+    if (rabbet_is_ok(status))
+      status = rabbet_map_set(&dnnl->lists, kept_key, sizeof(*key), kept);
+  }
+  pthread_mutex_unlock(&dnnl->lock);
+  return status;
+}
+
 rabbet_status_t rabbet_dnnl_enumerate(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec, int threads,
     rabbet_status_t (*visit)(void* context,
                              const rabbet_dnnl_implementation_t* found),
     void* context) {
-  enumerate_t enumerate = {visit, context};
-  RABBET_RETURN_IF_ERROR(cache_suspend());
-  int before = rabbet_cpu_set_threads(threads);
-  rabbet_status_t status =
-      rabbet_dnnl_walk(dnnl, spec, enumerate_one, &enumerate);
-  rabbet_cpu_restore_threads(before);
-  return rabbet_status_join(status, cache_resume());
+  list_key_t key;
+  list_t list;
+  bool keeps = list_key(spec, threads, &key);
+  rabbet_status_t status = rabbet_ok();
+  if (!keeps || !list_find(dnnl, &key, &list)) {
+    status = list_make(dnnl, spec, threads, &list);
+    if (rabbet_is_ok(status) && keeps) status = list_keep(dnnl, &key, &list);
+  }
+  for (int i = 0; rabbet_is_ok(status) && i < list.count; ++i)
+    status = visit(context, &list.items[i]);
+  return status;
 }

@@ -4,12 +4,20 @@
 #define RABBET_SRC_DEVICE_CPU_DNNL_INTERNAL_H_
 
 #include <dnnl.h>
+#include <pthread.h>
 
+#include "base/arena.h"
+#include "base/map.h"
 #include "device/cpu/dnnl/wrap.h"
 
 struct rabbet_dnnl_t {
   rabbet_allocator_t allocator;
   dnnl_engine_t engine;
+  // Implementations of the specifications that builds have asked for, by their
+  // hashes. `lock` guards them and their memory.
+  pthread_mutex_t lock;
+  rabbet_map_t lists;
+  rabbet_arena_t arena;
 };
 
 // A status for a function's return code; `what` names the action that failed.

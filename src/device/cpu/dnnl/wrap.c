@@ -48,6 +48,9 @@ rabbet_status_t rabbet_dnnl_create(rabbet_allocator_t allocator,
     rabbet_free(allocator, dnnl);
     return status;
   }
+  pthread_mutex_init(&dnnl->lock, NULL);
+  rabbet_map_initialize(allocator, &dnnl->lists);
+  rabbet_arena_initialize(allocator, &dnnl->arena);
   *out_dnnl = dnnl;
   return rabbet_ok();
 }
@@ -55,6 +58,9 @@ rabbet_status_t rabbet_dnnl_create(rabbet_allocator_t allocator,
 void rabbet_dnnl_destroy(rabbet_dnnl_t* dnnl) {
   if (!dnnl) return;
   dnnl_engine_destroy(dnnl->engine);
+  rabbet_map_deinitialize(&dnnl->lists);
+  rabbet_arena_deinitialize(&dnnl->arena);
+  pthread_mutex_destroy(&dnnl->lock);
   rabbet_free(dnnl->allocator, dnnl);
 }
 

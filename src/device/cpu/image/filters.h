@@ -4,14 +4,46 @@
 #define RABBET_SRC_DEVICE_CPU_IMAGE_FILTERS_H_
 
 #include "device/cpu/image/finish.h"
+#include "ops/image/window.h"
 
 typedef struct rabbet_cpu_filters_t {
   rabbet_node_kernel_t node;
   rabbet_cpu_finish_t finish;
-  int64_t channels, maps, planes, panels;
+  int64_t groups;
+  int64_t channels;  // of a group
+  int64_t maps, planes, panels;
   float* weights;  // [panels][planes][channels][RABBET_PANEL]
   float* bias;     // of all columns of the panels
 } rabbet_cpu_filters_t;
+
+// The weights' extents, [maps][channels][window].
+const rabbet_dims_t* rabbet_cpu_filters_dims(const rabbet_group_t* group);
+// Whether the group is a convolution of FLOAT with constant weights and layers
+// that finish it.
+bool rabbet_cpu_filters_fit(const rabbet_group_t* group,
+                            rabbet_cpu_finish_t* out_finish);
+// The same without groups, with at least `least` channels and maps.
+bool rabbet_cpu_filters_match(const rabbet_group_t* group, int64_t least,
+                              rabbet_cpu_finish_t* out_finish);
+// Its window; false if the attributes contradict each other.
+bool rabbet_cpu_filters_window(const rabbet_group_t* group,
+                               rabbet_window_t* out_window);
+// Where its windows lie in images of two axes; those of rank 3 have a height of
+// 1.
+enum { RABBET_CPU_AXES = 2 };
+typedef struct rabbet_cpu_windows_t {
+  rabbet_window_t window;
+  int64_t before[RABBET_CPU_AXES], in[RABBET_CPU_AXES], out[RABBET_CPU_AXES];
+  int64_t images;
+} rabbet_cpu_windows_t;
+// OUT_OF_RANGE if x has other channels than the kernel.
+rabbet_status_t rabbet_cpu_filters_place(const rabbet_cpu_filters_t* filters,
+                                         const rabbet_dims_t* x,
+                                         const rabbet_dims_t* y,
+                                         rabbet_cpu_windows_t* out_windows);
+// Maps in a panel.
+int64_t rabbet_cpu_filters_width(const rabbet_cpu_filters_t* filters,
+                                 int64_t panel);
 
 // Fills the weights, which are zero, from filters [maps][channels][window].
 typedef void rabbet_cpu_filters_pack_t(const rabbet_cpu_filters_t* filters,

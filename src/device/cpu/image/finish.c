@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "device/common/swish.h"
 #include "ops/enums.h"
 
 static bool finish_add(const rabbet_group_t* group,
@@ -23,14 +24,14 @@ static bool finish_bound(const rabbet_group_node_t* node,
                          rabbet_cpu_finish_t* finish) {
   switch (rabbet_node_int(node, "type")) {
     case RABBET_ACTIVATION_RELU:
-      finish->low = 0;
+      finish->of_sums.low = 0;
       return true;
     case RABBET_ACTIVATION_CLIP:
-      finish->low = (float)rabbet_attr_float(node->attrs, node->op->attr_count,
-                                             "alpha", 0);
-      finish->high = (float)rabbet_attr_float(node->attrs, node->op->attr_count,
-                                              "beta", 0);
-      return finish->low <= finish->high;
+      finish->of_sums.low = (float)rabbet_attr_float(
+          node->attrs, node->op->attr_count, "alpha", 0);
+      finish->of_sums.high = (float)rabbet_attr_float(
+          node->attrs, node->op->attr_count, "beta", 0);
+      return finish->of_sums.low <= finish->of_sums.high;
     default:
       return false;
   }
@@ -39,16 +40,22 @@ static bool finish_bound(const rabbet_group_node_t* node,
 bool rabbet_cpu_finish_parse(const rabbet_group_t* group,
                              rabbet_cpu_finish_t* out_finish) {
   rabbet_cpu_finish_t* f = out_finish;
-  *f = (rabbet_cpu_finish_t){.added = -1, .low = -INFINITY, .high = INFINITY};
+  *f = (rabbet_cpu_finish_t){.added = -1,
+                             .of_sums = {.low = -INFINITY, .high = INFINITY}};
   if (group->node_count == 0 || group->output_count != 1) return false;
   for (size_t i = 0; i < group->input_count + group->output_count; ++i)
     if (group->values[rabbet_group_boundary(group, i)].dtype !=
         RABBET_DTYPE_FLOAT)
       return false;
   int32_t result = group->nodes[0].outputs[0];
-  bool bounded = false;
-  for (size_t i = 1; i < group->node_count; ++i) {
-    const rabbet_group_node_t* node = &group->nodes[i];
+  size_t next = 1;
+  if (rabbet_group_swish(group, next, result) == RABBET_SWISH_SIGMOID) {
+    f->of_sums.gates = true;
+    result = group->nodes[next + 1].outputs[0];
+    next += 2;
+  }
+  for (bool bounded = false; next < group->node_count; ++next) {
+    const rabbet_group_node_t* node = &group->nodes[next];
     bool reads = false;
     for (size_t k = 0; k < node->input_count; ++k)
       reads |= node->inputs[k] == result;

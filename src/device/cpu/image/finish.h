@@ -1,13 +1,14 @@
 // Layers behind a convolution in its group that are computed as its results are
-// stored: a tensor that is added, then bounds.
+// stored: x sigmoid(x), a tensor that is added, then bounds.
 #ifndef RABBET_SRC_DEVICE_CPU_IMAGE_FINISH_H_
 #define RABBET_SRC_DEVICE_CPU_IMAGE_FINISH_H_
 
 #include "device/common/node_kernel.h"
+#include "device/cpu/vectors/vectors.h"
 
 typedef struct rabbet_cpu_finish_t {
-  int32_t added;    // value number of a tensor of the result's shape; or -1
-  float low, high;  // infinite where there are none
+  int32_t added;  // value number of a tensor of the result's shape; or -1
+  rabbet_finish_t of_sums;
 } rabbet_cpu_finish_t;
 
 // False unless the nodes behind the first are such ones, all of FLOAT.

@@ -36,33 +36,19 @@ typedef struct cpu_winograd_state_t {
 
 // ---- Which groups ----------------------------------------------------------
 
-static bool winograd_window(const rabbet_group_node_t* node,
-                            const rabbet_dims_t* kernel) {
+static bool winograd_window(const rabbet_group_t* group) {
   rabbet_window_t window;
-  rabbet_status_t status =
-      rabbet_window_read(node->attrs, node->op->attr_count, kernel->rank - 2,
-                         kernel->d + 2, &window);
-  bool fits = rabbet_is_ok(status);
+  bool fits = rabbet_cpu_filters_window(group, &window);
   for (int32_t i = 0; fits && i < window.spatial; ++i)
     fits = window.size[i] == WINDOW && window.stride[i] == 1 &&
            window.dilation[i] == 1;
-  rabbet_status_ignore(status);
   return fits;
 }
 
 static bool winograd_matches(const rabbet_group_t* group,
                              rabbet_cpu_finish_t* out_finish) {
-  if (!rabbet_cpu_finish_parse(group, out_finish) ||
-      !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
-    return false;
-  const rabbet_group_node_t* node = &group->nodes[0];
-  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
-    if (node->inputs[i] >= 0 && !group->values[node->inputs[i]].constant)
-      return false;
-  const rabbet_dims_t* w =
-      &group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]].dims;
-  return w->rank == 4 && rabbet_node_int(node, "num_groups") == 1 &&
-         w->d[0] >= LEAST && w->d[1] >= LEAST && winograd_window(node, w);
+  return rabbet_cpu_filters_match(group, LEAST, out_finish) &&
+         rabbet_cpu_filters_dims(group)->rank == 4 && winograd_window(group);
 }
 
 static rabbet_status_t cpu_winograd_body(rabbet_proposal_t* proposal) {
@@ -257,17 +243,21 @@ static void winograd_multiply(const winograd_call_t* call, int64_t panel,
   int64_t channels = call->kernel->channels;
   const float* x[TILES];
   float* sums[TILES];
-  memset(room->products, 0, (size_t)(PLANES * count * PANEL) * sizeof(float));
+  int64_t width = rabbet_cpu_filters_width(call->kernel, panel);
   for (int64_t plane = 0; plane < PLANES; ++plane) {
     const float* weights =
         call->kernel->weights + (panel * PLANES + plane) * channels * PANEL;
-    for (int64_t t = 0; t < count; ++t)
+    for (int64_t t = 0; t < count; ++t) {
       sums[t] = room->products + (plane * count + t) * PANEL;
+      memset(sums[t], 0, (size_t)width * sizeof(float));
+    }
     for (int64_t k = 0; k < channels; k += DEPTH) {
       for (int64_t t = 0; t < count; ++t)
         x[t] = room->spread + (plane * count + t) * channels + k;
-      call->vectors->panel_products(x, sums, count, 0, weights + k * PANEL,
-                                    rabbet_min_i64(DEPTH, channels - k));
+      const rabbet_panel_t part = {.weights = weights + k * PANEL,
+                                   .count = rabbet_min_i64(DEPTH, channels - k),
+                                   .width = width};
+      call->vectors->panel_products(x, sums, count, &part);
     }
   }
 }
@@ -279,8 +269,7 @@ static void winograd_gather_tiles(const winograd_call_t* call, int64_t panel,
   const cpu_winograd_state_t* s = call->state;
   int64_t map = panel * PANEL;
   rabbet_winograd_tile_t tile = {.bias = kernel->bias + map,
-                                 .low = kernel->finish.low,
-                                 .high = kernel->finish.high};
+                                 .finish = kernel->finish.of_sums};
   for (int64_t t = 0; t < count; ++t) {
     winograd_place_t place = winograd_place(s, first + t);
     for (int i = 0; i < OUT * OUT; ++i) {
@@ -294,7 +283,7 @@ static void winograd_gather_tiles(const winograd_call_t* call, int64_t panel,
     }
     call->vectors->winograd_output(&tile, room->products + t * PANEL,
                                    count * PANEL,
-                                   rabbet_min_i64(PANEL, kernel->maps - map));
+                                   rabbet_cpu_filters_width(kernel, panel));
   }
 }
 

@@ -554,7 +554,9 @@ static void weight_only_add(const weight_only_call_t* call, char* room,
       x[i] = call->rows + (row + i) * depth + k;
       out[i] = sums + i * RABBET_PANEL;
     }
-    call->vectors->panel_products(x, out, count, 0, panel, length);
+    const rabbet_panel_t part = {
+        .weights = panel, .count = length, .width = RABBET_PANEL};
+    call->vectors->panel_products(x, out, count, &part);
   }
 }
 

@@ -422,10 +422,15 @@ static void rnn_panels(void* context, int64_t begin, int64_t end) {
   const rnn_product_t* p = context;
   const rnn_run_t* run = p->run;
   int64_t hidden = run->call->state->rnn.hidden;
-  for (int64_t i = begin; i < end; ++i)
-    run->call->vectors->panel_products(
-        run->rows.x, run->rows.sums, run->count, i * RABBET_PANEL,
-        p->weights + i * RABBET_PANEL * hidden, hidden);
+  for (int64_t i = begin; i < end; ++i) {
+    const rabbet_panel_t panel = {
+        .weights = p->weights + i * RABBET_PANEL * hidden,
+        .count = hidden,
+        .column = i * RABBET_PANEL,
+        .width = RABBET_PANEL};
+    run->call->vectors->panel_products(run->rows.x, run->rows.sums, run->count,
+                                       &panel);
+  }
   for (int64_t i = 0; p->makes_gates && i < run->count; ++i)
     rnn_apply_gates(run, begin * RABBET_PANEL, end * RABBET_PANEL,
                     run->rows.sums[i]);

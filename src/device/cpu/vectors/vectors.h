@@ -96,6 +96,29 @@ static inline int rabbet_packed_shift(const rabbet_packed_t* w) {
 }
 // Columns of a panel of packed weights, which has them for each k.
 enum { RABBET_PANEL = 64 };
+// A product with `count` k of a panel, for its first `width` columns; the
+// others' sums become anything. Sums begin at `column` of a row.
+typedef struct rabbet_panel_t {
+  const float* weights;
+  int64_t count, column, width;
+} rabbet_panel_t;
+
+// What becomes of a convolution's sums: x sigmoid(x) if it `gates`, what is
+// added, then bounds.
+typedef struct rabbet_finish_t {
+  bool gates;
+  float low, high;  // infinite where there are none
+} rabbet_finish_t;
+
+// Convolutions in groups of `size` channels and as many maps each, a power of
+// two and at least 4: a block of the maps. `count` maps from `first` on.
+enum { RABBET_GROUPED_BLOCK = 16, RABBET_GROUPED_PIXELS = 6 };
+typedef struct rabbet_grouped_t {
+  const float* weights;  // [taps][size][RABBET_GROUPED_BLOCK]
+  const float* bias;     // of the block
+  int64_t taps, size, first, count;
+  rabbet_finish_t finish;
+} rabbet_grouped_t;
 
 // Elements of a tile's side in Winograd's F(4x4, 3x3), before and after.
 enum { RABBET_WINOGRAD_IN = 6, RABBET_WINOGRAD_OUT = 4 };
@@ -104,7 +127,7 @@ typedef struct rabbet_winograd_tile_t {
   const float* bias;  // of a whole panel
   float* y[RABBET_WINOGRAD_OUT * RABBET_WINOGRAD_OUT];
   const float* added[RABBET_WINOGRAD_OUT * RABBET_WINOGRAD_OUT];  // or NULL
-  float low, high;  // bounds of the result
+  rabbet_finish_t finish;
 } rabbet_winograd_tile_t;
 
 typedef struct rabbet_vectors_t {
@@ -206,11 +229,18 @@ typedef struct rabbet_vectors_t {
                         const float* sums, int64_t count);
   int64_t packed_chunk;
 
-  // sums[r][column + i] += sum over `count` k of x[r][k] panel[k][i], for the
-  // columns of a panel and any number of rows.
+  // sums[r][column + i] += sum over `count` k of x[r][k] weights[k][i], for any
+  // number of rows. Rows of sums have room for all columns of the panel.
   void (*panel_products)(const float* const* x, float* const* sums,
-                         int64_t rows, int64_t column, const float* panel,
-                         int64_t count);
+                         int64_t rows, const rabbet_panel_t* panel);
+  // `pixels` of a result, at most RABBET_GROUPED_PIXELS: x[tap][pixel], of
+  // which all RABBET_GROUPED_PIXELS are read, y and added (or NULL) are
+  // addresses of pixels' first channels.
+  void (*grouped)(const rabbet_grouped_t* block, const float* const* x,
+                  int pixels, const float* const* added, float* const* y);
+  // y = what becomes of sums; added: NULL, or what is added.
+  void (*finish)(const rabbet_finish_t* finish, const float* sums,
+                 const float* added, int64_t count, float* y);
   // x[i] = f(x[i]). False if it has no vectors for the function.
   bool (*activate)(const rabbet_rnn_function_t* function, int64_t count,
                    float* x);
@@ -227,7 +257,7 @@ typedef struct rabbet_vectors_t {
   // many as the longest vector has; the results are `plane` floats apart.
   void (*winograd_input)(const float* const* x, int64_t channels, float* v,
                          int64_t plane);
-  // Transforms `width` columns of a panel back, adds, and bounds them.
+  // Transforms `width` columns of a panel back and finishes them.
   void (*winograd_output)(const rabbet_winograd_tile_t* tile, const float* m,
                           int64_t plane, int64_t width);
 } rabbet_vectors_t;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/view.h"
+#include "device/common/swish.h"
 #include "ops/enums.h"
 
 bool rabbet_cuda_is_number(const rabbet_group_t* group,
@@ -48,22 +49,6 @@ static bool epilogue_item(const rabbet_group_t* group,
          rabbet_group_input_of(group, out->operand) >= 0;
 }
 
-// Matches s = sigmoid(x), x * s.
-static bool epilogue_is_swish(const rabbet_group_t* group, size_t i,
-                              int32_t x) {
-  if (i + 1 >= group->node_count) return false;
-  const rabbet_group_node_t* gate = &group->nodes[i];
-  const rabbet_group_node_t* product = &group->nodes[i + 1];
-  if (!rabbet_op_is(gate->op, RABBET_OP_ACTIVATION) || gate->inputs[0] != x ||
-      rabbet_node_int(gate, "type") != RABBET_ACTIVATION_SIGMOID ||
-      !rabbet_op_is(product->op, RABBET_OP_ELEMENTWISE) ||
-      rabbet_node_int(product, "op") != RABBET_ELEMENTWISE_PROD)
-    return false;
-  int32_t s = gate->outputs[0];
-  return (product->inputs[0] == x && product->inputs[1] == s) ||
-         (product->inputs[0] == s && product->inputs[1] == x);
-}
-
 static bool epilogue_push(const rabbet_group_t* group,
                           const rabbet_group_node_t* node, int32_t start,
                           rabbet_cuda_epilogue_t* e) {
@@ -89,7 +74,7 @@ bool rabbet_cuda_epilogue_parse(const rabbet_group_t* group,
   memset(e, 0, sizeof(*e));
   e->result = start;
   for (size_t i = first_node; i < group->node_count; ++i) {
-    if (epilogue_is_swish(group, i, e->result)) {
+    if (rabbet_group_swish(group, i, e->result) == RABBET_SWISH_SIGMOID) {
       if (e->count == RABBET_CUDA_EPILOGUE_MAX) return false;
       e->items[e->count++] =
           (rabbet_cuda_item_t){.kind = RABBET_CUDA_ITEM_SWISH, .operand = -1};
