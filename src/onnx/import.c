@@ -498,6 +498,7 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
       .network = network,
       .storage = storage,
       .plugin_override = options->plugin_override,
+      .refuses_open_ranks = options->refuse_open_ranks != 0,
       .part = part,
       .errors = errors};
   rabbet_arena_initialize(network->allocator, &importer.arena);
