@@ -376,3 +376,52 @@ def test_least_extents_that_are_stated(least: int) -> None:
     for rows, others in [(least - 1, 5), (5, least - 1)]:
         with pytest.raises(trt.Error, match=f"{least} to 9"):
             call(rows, others, 5)
+
+
+class Experts(torch.nn.Module):
+    """A mixture as transformers writes it: pairs sorted by expert, grouped products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.up = torch.nn.Parameter(torch.randn(5, 16, 24).bfloat16())
+
+    def forward(self, x: Any, experts: Any) -> Any:
+        chosen, order = torch.sort(experts)
+        count = torch.histc(chosen.float(), bins=5, min=0, max=4)
+        ends = torch.cumsum(count, 0, dtype=torch.int32)
+        found = torch._grouped_mm(x[order].bfloat16(), self.up, ends).float()
+        return found[torch.argsort(order)], count
+
+
+@pytest.mark.parametrize("path", ["compile", "backend"])
+def test_products_of_experts(path: str) -> None:
+    net, n = Experts(), torch.export.Dim("n", min=1, max=64)
+    args = torch.randn(16, 16), torch.randint(0, 5, (16,))
+    with torch.no_grad():
+        if path == "compile":
+            model = trt.compile(
+                net, args, dynamic_shapes=({0: n}, {0: n}), device="cpu", optimization_level=0
+            )
+        else:
+            torch._dynamo.reset()
+            model = torch.compile(
+                net, backend="rabbet", options={"device": "cpu", "optimization_level": 0},
+                dynamic=True,
+            )  # fmt: skip
+        for rows in (16, 3, 40):
+            x, experts = torch.randn(rows, 16), torch.randint(0, 5, (rows,))
+            for found, expected in zip(model(x, experts), net(x, experts), strict=True):
+                torch.testing.assert_close(found, expected, rtol=2e-2, atol=5e-2)
+
+
+class Bins(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.histc(x, 7, -1, 1), torch.histc(x.flatten(), bins=3, min=0, max=2)
+
+
+def test_histograms() -> None:
+    x = torch.cat([torch.randn(5, 9), torch.tensor([[-1.0, 1, 0, 2, 3, -2, 0.5, 7, 1.9]])])
+    model = trt.compile(Bins(), (x,), device="cpu", optimization_level=0)
+    for found, expected in zip(model(x), Bins()(x), strict=True):
+        assert torch.equal(found, expected)
