@@ -93,7 +93,7 @@ LIMITS = {
     "ai.onnx.ml.ZipMap": "the output is the tensor of scores, with a warning; refused where a node "
     "reads it, or where labels are integers other than 0, 1, 2, ...",
     "ai.onnx.ml.LinearClassifier": "labels that are strings are refused where something reads them",
-    "ai.onnx.ml.OneHotEncoder": "categories that are numbers; `zeros` must be 1",
+    "ai.onnx.ml.OneHotEncoder": "categories that are numbers",
     "ai.onnx.ml.SVMClassifier": "labels "
     "that are strings are refused where something reads them",
     "ai.onnx.ml.SVMRegressor": "no `post_transform`",

@@ -41,6 +41,10 @@ typedef struct rabbet_onnx_options_t {
   const rabbet_onnx_input_t* inputs;
   size_t input_count;
   size_t input_size;  // sizeof(rabbet_onnx_input_t)
+  // A result whose rank only a run tells (Squeeze without axes of extents that
+  // are open, an If of two ranks). 0: it has the rank that most exporters mean,
+  // and runs that give another one fail; otherwise the node is UNSUPPORTED.
+  uint64_t refuse_open_ranks;
 } rabbet_onnx_options_t;
 
 // One thing that is wrong with the model.

@@ -1,9 +1,10 @@
 // Which layers belong to which loop.
 //
 // A loop's body is all layers that depend on its recurrences and iterators. A
-// loop is inside another if the tensors that its boundary layers read are, or
-// if that was said when it was added. Its boundary layers, and layers that
-// depend on them, then belong to the outer body.
+// loop is inside another if the tensors that its boundary layers read are. Its
+// boundary layers, and layers that depend on them, then belong to the outer
+// body. If only layers within both bodies depend on both, what was said when
+// the loop was added tells which of them is the outer one.
 #include <stdio.h>
 #include <string.h>
 
@@ -88,13 +89,33 @@ static bool regions_reads(const regions_work_t* work, size_t outer,
   return false;
 }
 
+static bool regions_is_said(const rabbet_loop_t* outer,
+                            const rabbet_loop_t* loop) {
+  while (loop && loop != outer)
+    loop = loop->outer;
+  return loop != NULL;
+}
+
+static bool regions_share(const regions_work_t* work, size_t a, size_t b) {
+  for (size_t i = 0; i < work->network->layers.count; ++i) {
+    const rabbet_layer_t* layer = work->network->layers.data[i];
+    if (rabbet_regions_has(work->regions, a, layer) &&
+        rabbet_regions_has(work->regions, b, layer))
+      return true;
+  }
+  return false;
+}
+
 static bool regions_nest(regions_work_t* work) {
   bool changed = false;
   for (size_t a = 0; a < work->loops; ++a) {
     for (size_t b = 0; b < work->loops; ++b) {
       bool* nested = regions_nested(work, a, b);
       if (a == b || *nested) continue;
-      *nested = regions_reads(work, a, work->network->loops.data[b]);
+      const rabbet_loop_t* inner = work->network->loops.data[b];
+      *nested = regions_reads(work, a, inner) ||
+                (regions_is_said(work->network->loops.data[a], inner) &&
+                 regions_share(work, a, b));
       for (size_t c = 0; !*nested && c < work->loops; ++c) {
         *nested = *regions_nested(work, a, c) && *regions_nested(work, c, b);
       }
@@ -284,10 +305,6 @@ rabbet_status_t rabbet_regions_find(const rabbet_network_t* network,
                          .regions = out_regions,
                          .loops = network->loops.count};
   RABBET_RETURN_IF_ERROR(regions_allocate(&work, arena));
-  for (size_t i = 0; i < work.loops; ++i) {
-    int32_t outer = loop_index(network, network->loops.data[i]->outer);
-    if (outer >= 0) *regions_nested(&work, (size_t)outer, i) = true;
-  }
   bool changed = true;
   while (changed) {
     changed = false;

@@ -153,24 +153,27 @@ typedef enum held_effect_t {
 // Operators of control flow and of sequences remember types by themselves.
 static const struct {
   held_effect_t effect;
+  const char* domain;
   const char* operators;  // each between spaces
 } held_effects[] = {
-    {HELD_WRAPS,
+    {HELD_WRAPS, "",
      " Abs Add BitShift BitwiseNot Col2Im CumProd CumSum Div Mul Neg PRelu Pow "
      "Range ReduceL1 ReduceProd ReduceSum ReduceSumSquare Shrink Sub Sum "},
-    {HELD_KEEPS,
+    {HELD_KEEPS, "",
      " BitwiseAnd BitwiseOr BitwiseXor CenterCropPad Clip Compress Concat "
      "DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND "
      "Identity Max Min Mod Pad QuantizeLinear ReduceL2 ReduceMax ReduceMean "
      "ReduceMin Relu Reshape Resize ReverseSequence Scatter ScatterElements "
      "ScatterND Sign Slice SpaceToDepth Split Squeeze TensorScatter Tile TopK "
      "Transpose Trilu Unique Unsqueeze Upsample Where "},
-    {HELD_ENDS,
+    {HELD_ENDS, "",
      " ArgMax ArgMin BitCast Cast CastLike ConcatFromSequence DequantizeLinear "
      "Equal EyeLike Greater GreaterOrEqual If IsInf IsNaN Less LessOrEqual "
      "Loop NonZero OneHot Optional OptionalGetElement OptionalHasElement "
      "RandomNormalLike RandomUniformLike Scan SequenceAt SequenceConstruct "
      "SequenceErase SequenceInsert SequenceMap Shape Size SplitToSequence "},
+    {HELD_KEEPS, "com.microsoft", " QuantizeLinear "},
+    {HELD_ENDS, "com.microsoft", " DequantizeLinear "},
 };
 
 // False for an operator that none of the lists has.
@@ -180,7 +183,8 @@ static bool held_effect(const rabbet_onnx_node_t* node,
   snprintf(wanted, sizeof(wanted), " %s ", node->proto->op_type);
   for (size_t i = 0; i < sizeof(held_effects) / sizeof(held_effects[0]); ++i) {
     *out_effect = held_effects[i].effect;
-    if (!node->domain[0] && strstr(held_effects[i].operators, wanted))
+    if (!strcmp(node->domain, held_effects[i].domain) &&
+        strstr(held_effects[i].operators, wanted))
       return true;
   }
   return false;

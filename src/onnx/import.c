@@ -119,10 +119,19 @@ static rabbet_status_t onnx_input_dims(const Onnx__TensorShapeProto* shape,
 }
 
 // NULL: it has none.
+// What exporters write for each dimension that they do not know: paddle2onnx
+// "?", keras2onnx "None". Equal names would mean equal extents.
+static bool onnx_dim_is_unknown(const char* name) {
+  static const char* const names[] = {"", "?", "-1", "None"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
+}
+
 static const char* onnx_dim_name(const Onnx__TensorShapeProto__Dimension* dim) {
   bool named =
       dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
-      dim->dim_param && dim->dim_param[0];
+      dim->dim_param && !onnx_dim_is_unknown(dim->dim_param);
   return named ? dim->dim_param : NULL;
 }
 
@@ -498,6 +507,7 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
       .network = network,
       .storage = storage,
       .plugin_override = options->plugin_override,
+      .refuses_open_ranks = options->refuse_open_ranks != 0,
       .part = part,
       .errors = errors};
   rabbet_arena_initialize(network->allocator, &importer.arena);

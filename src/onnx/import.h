@@ -36,6 +36,7 @@ typedef struct rabbet_onnx_importer_t {
   rabbet_arena_t arena;            // messages and scopes, until the import ends
   Onnx__ModelProto* model;
   bool plugin_override;
+  bool refuses_open_ranks;
   const rabbet_onnx_input_t* inputs;  // given shapes, in the arena
   size_t input_count;
   rabbet_onnx_extent_t* extents;  // of names that these shapes have

@@ -281,6 +281,7 @@ rabbet_status_t rabbet_ort_model_import(
       .initializer_size = sizeof(*model->weights.data),
       .borrow_initializers = 1,
       .keep_double = keeps_double,
+      .refuse_open_ranks = 1,
   };
   rabbet_strbuf_t bytes;
   rabbet_network_t* network = NULL;

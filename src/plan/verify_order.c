@@ -138,10 +138,9 @@ static rabbet_status_t verify_known(const rabbet_verify_t* verify, int32_t v,
   return rabbet_ok();
 }
 
-// A loop keeps an output until the next segment has memory for it.
+// A call's output is kept until the next segment has memory for it.
 static bool tells_late(const rabbet_plan_step_t* step) {
-  return step->call_count > 0 && step->group.node_count == 1 &&
-         rabbet_op_is(step->group.nodes[0].op, RABBET_OP_LOOP);
+  return step->call_count > 0;
 }
 
 static rabbet_status_t verify_host_read(const rabbet_verify_t* verify,

@@ -122,7 +122,7 @@ static rabbet_status_t check_addresses(const rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
-// The memory of a loop's output may be there only in the next segment.
+// The memory of a call's output may be there only in the next segment.
 static bool has_memory(const rabbet_prepared_t* prepared, int32_t value) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   int32_t root = sequence->analysis.roots[value];

@@ -180,7 +180,7 @@ static rabbet_status_t check_results(const rabbet_frame_t* frame,
     const rabbet_plan_io_t* io = &callee->ios[callee->input_count + i];
     const rabbet_dims_t* dims =
         &prepared->dims[step->values[step->group.outputs[i]]];
-    const rabbet_dims_t* made = &run->callee->last->dims[io->value];
+    const rabbet_dims_t* made = &run->results[i].dims;
     assert(made->rank == dims->rank);
     for (int32_t axis = 0; axis < dims->rank; ++axis)
       if (dims->d[axis] >= 0 && dims->d[axis] != made->d[axis])
@@ -195,16 +195,10 @@ static rabbet_status_t check_results(const rabbet_frame_t* frame,
 void rabbet_call_told_dims(const rabbet_frame_t* frame, const rabbet_run_t* run,
                            int64_t* out_dims) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
-  if (run->loop) {
-    rabbet_loop_told_dims(run, step, out_dims);
-    return;
-  }
-  const rabbet_plan_sequence_t* callee = run->callee->sequence->plan;
   for (size_t i = 0; i < step->group.output_count; ++i) {
-    int32_t value = callee->ios[callee->input_count + i].value;
-    const rabbet_dims_t* dims = &run->callee->last->dims[value];
+    const rabbet_dims_t* dims = &run->results[i].dims;
     for (int32_t axis = 0; axis < dims->rank; ++axis) {
-      assert(dims->d[axis] >= 0);  // a leaf knows all extents
+      assert(dims->d[axis] >= 0);  // a call tells all extents
       *out_dims++ = dims->d[axis];
     }
   }
@@ -225,18 +219,35 @@ static rabbet_status_t run_branch(rabbet_frame_t* frame,
   pass_addresses(frame, prepared, run, call, callee);
   RABBET_RETURN_IF_ERROR(call_select(prepared, step, call, callee, &first));
   if (!first) return rabbet_call_unknown();
-  RABBET_RETURN_IF_ERROR(rabbet_call_run(callee, first, stream));
+  rabbet_late_output_t* late = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_late_begin(frame, prepared, run, &late));
+  rabbet_status_t status = rabbet_call_run(callee, first, stream);
+  rabbet_late_end(frame, run, late);
+  RABBET_RETURN_IF_ERROR(status);
+  rabbet_late_collect(frame, prepared, run);
   return check_results(frame, prepared, run);
 }
 
 rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream) {
-  return run->loop ? rabbet_run_loop(frame, prepared, run, stream)
-                   : run_branch(frame, prepared, run, stream);
+  return run->is_loop ? rabbet_run_loop(frame, prepared, run, stream)
+                      : run_branch(frame, prepared, run, stream);
 }
 
 // ---- Preparing
+
+rabbet_status_t rabbet_call_prepare(rabbet_prepared_t* prepared,
+                                    const rabbet_plan_step_t* step,
+                                    rabbet_run_t* run, size_t* out_workspace) {
+  rabbet_loop_wiring_t wiring;
+  run->is_loop = rabbet_step_loop(step, &wiring);
+  *out_workspace =
+      run->is_loop ? rabbet_loop_workspace(prepared, step, &wiring) : 0;
+  return rabbet_arena_allocate_array(
+      &prepared->arena, step->group.output_count + 1, sizeof(*run->results),
+      (void**)&run->results);
+}
 
 bool rabbet_call_does_not_fit(rabbet_status_t* status) {
   rabbet_status_code_t code = rabbet_status_code(*status);

@@ -20,12 +20,41 @@ rabbet_status_t rabbet_call_unknown(void);
 rabbet_status_t rabbet_call_run(rabbet_frame_t* callee,
                                 rabbet_prepared_t* first, void* stream);
 
-// ---- Loops (loop.c)
-
-// Bytes that a loop needs besides its outputs, and room for their extents.
-rabbet_status_t rabbet_loop_prepare(rabbet_prepared_t* prepared,
+// Room for its results, and the bytes that it needs besides them.
+rabbet_status_t rabbet_call_prepare(rabbet_prepared_t* prepared,
                                     const rabbet_plan_step_t* step,
                                     rabbet_run_t* run, size_t* out_workspace);
+
+// ---- Outputs whose size a call tells (late_outputs.c)
+
+typedef struct rabbet_late_output_t rabbet_late_output_t;
+
+// Memory that a frame keeps; `kept`: bytes that stay.
+rabbet_status_t rabbet_frame_grow(const rabbet_frame_t* frame,
+                                  rabbet_io_memory_t* memory, size_t bytes,
+                                  size_t kept, void* stream);
+// The step's `count` pieces of it.
+rabbet_status_t rabbet_frame_find_grown(const rabbet_frame_t* frame,
+                                        size_t step, size_t count,
+                                        rabbet_io_memory_t** out_list);
+// In between, the branch asks for memory of such outputs.
+rabbet_status_t rabbet_late_begin(const rabbet_frame_t* frame,
+                                  const rabbet_prepared_t* prepared,
+                                  const rabbet_run_t* run,
+                                  rabbet_late_output_t** out_late);
+void rabbet_late_end(const rabbet_frame_t* frame, const rabbet_run_t* run,
+                     rabbet_late_output_t* late);
+// Takes the results of a branch that has run.
+void rabbet_late_collect(const rabbet_frame_t* frame,
+                         const rabbet_prepared_t* prepared,
+                         const rabbet_run_t* run);
+
+// ---- Loops (loop.c)
+
+// Bytes that a loop needs besides its outputs.
+size_t rabbet_loop_workspace(const rabbet_prepared_t* prepared,
+                             const rabbet_plan_step_t* step,
+                             const rabbet_loop_wiring_t* wiring);
 rabbet_status_t rabbet_run_loop(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream);
@@ -48,8 +77,4 @@ rabbet_status_t rabbet_loop_record(rabbet_frame_t* frame,
 uint64_t rabbet_loop_graph_mark(const rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 const rabbet_run_t* run);
-// The extents of the outputs of the last run, one after another.
-void rabbet_loop_told_dims(const rabbet_run_t* run,
-                           const rabbet_plan_step_t* step, int64_t* out_dims);
-
 #endif  // RABBET_SRC_RUNTIME_CALL_H_

@@ -38,7 +38,7 @@ static int32_t first_segment(const rabbet_sequence_t* sequence, int32_t value) {
   int32_t segment = step < (int32_t)sequence->plan->step_count
                         ? sequence->analysis.step_segments[step]
                         : 0;
-  // A loop keeps an output without a bound for the next segment.
+  // A call's output without a bound is kept for the next segment.
   int32_t stage = sequence->analysis.memory_stages[root];
   return sequence->analysis.written[root] && stage > segment ? stage : segment;
 }

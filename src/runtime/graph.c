@@ -66,10 +66,6 @@ void rabbet_release_recorded(const rabbet_run_t* run, void* kept) {
     run->kernel->kernel_class->release_recorded(run->kernel, run->state, kept);
 }
 
-static bool is_loop(const rabbet_run_t* run) {
-  return run->loop != NULL;
-}
-
 // Logs the reason once for each step and context.
 static void graphs_exclude(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
                            size_t run, const char* reason) {
@@ -79,7 +75,7 @@ static void graphs_exclude(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
   prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
   if (frame->graph_reported[step]) return;
   frame->graph_reported[step] = true;
-  if (is_loop(&prepared->runs[run]))
+  if (prepared->runs[run].is_loop)
     rabbet_log(frame->context->engine->logger, RABBET_SEVERITY_INFO,
                "loop '%s' is not recorded into a graph; the host decides on "
                "each iteration: %s",
@@ -139,7 +135,7 @@ static void graphs_check_loops(rabbet_frame_t* frame,
   rabbet_graphs_t* graphs = prepared->graphs;
   graphs->has_loops = false;
   for (size_t i = 0; i < prepared->run_count; ++i) {
-    if (!is_loop(&prepared->runs[i]) ||
+    if (!prepared->runs[i].is_loop ||
         graphs->recordable[i] != RABBET_RECORDABLE_YES)
       continue;
     rabbet_status_t status =
@@ -155,7 +151,7 @@ static void graphs_check_loops(rabbet_frame_t* frame,
 static rabbet_recordable_t run_recordable(const rabbet_device_t* device,
                                           const rabbet_run_t* run) {
   if (!run->kernel)
-    return is_loop(run) && device->vtable->record_loop ? RABBET_RECORDABLE_YES
+    return run->is_loop && device->vtable->record_loop ? RABBET_RECORDABLE_YES
                                                        : RABBET_RECORDABLE_NO;
   const rabbet_kernel_class_t* class = run->kernel->kernel_class;
   return class->recordable ? class->recordable(run->kernel, run->state)
@@ -213,7 +209,7 @@ static uint64_t graphs_loops(const rabbet_frame_t* frame,
   const rabbet_graphs_t* graphs = prepared->graphs;
   uint64_t marks = 0;
   for (size_t i = 0; graphs->has_loops && i < prepared->run_count; ++i)
-    if (is_loop(&prepared->runs[i]) &&
+    if (prepared->runs[i].is_loop &&
         graphs->recordable[i] == RABBET_RECORDABLE_YES)
       marks = 31 * marks +
               rabbet_loop_graph_mark(frame, prepared, &prepared->runs[i]);
@@ -336,7 +332,7 @@ static void piece_blame(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
   for (int pass = 0; pass < 3 && !found; ++pass) {
     for (size_t i = begin; i < end; ++i) {
       const rabbet_run_t* run = &prepared->runs[i];
-      if (pass == 0 && !is_loop(run)) continue;
+      if (pass == 0 && !run->is_loop) continue;
       if (pass == 1 && !run->kernel->kernel_class->recordable) continue;
       graphs_exclude(frame, prepared, i, reason);
       found = true;
@@ -360,7 +356,7 @@ static bool piece_record(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
     rabbet_kernel_call_t call = run->call;
     call.stream = stream;
     call.communicator = frame->context->communicator;
-    if (is_loop(run))
+    if (run->is_loop)
       status = rabbet_loop_record(frame, prepared, run, stream);
     else if (!rabbet_run_is_idle(run))
       status = rabbet_record_call(frame, run, call, &kept[at]);

@@ -107,7 +107,10 @@ static rabbet_status_t begin(rabbet_loop_run_t* loop) {
       rabbet_allocate(loop->frame->context->allocator,
                       (loop->wiring.output_count + 1) * sizeof(*loop->stacks),
                       (void**)&loop->stacks));
-  RABBET_RETURN_IF_ERROR(rabbet_loop_find_grown(loop));
+  RABBET_RETURN_IF_ERROR(rabbet_frame_find_grown(
+      loop->frame, loop->run->step,
+      2 * loop->wiring.carried_count + loop->wiring.output_count,
+      &loop->grown));
   loop->count = INT64_MAX;
   loop->is_counted = loop->wiring.count >= 0 && loop->wiring.condition < 0 &&
                      loop->step->call_count == 1;
@@ -323,7 +326,7 @@ static rabbet_status_t finish_last(rabbet_loop_run_t* loop, size_t output) {
   const rabbet_loop_carried_t* carried =
       &loop->carried[loop->wiring.sources[output]];
   void* to = loop->run->call.outputs[output];
-  rabbet_loop_result_t* result = &loop->run->loop[output];
+  rabbet_call_result_t* result = &loop->run->results[output];
   result->dims = carried->dims;
   if (rabbet_loop_is_late(loop, output)) {
     result->late = carried->at;
@@ -356,7 +359,7 @@ rabbet_status_t rabbet_run_loop(rabbet_frame_t* frame,
                             .device = frame->context->engine->device,
                             .step = &frame->sequence->plan->steps[run->step]};
   rabbet_step_loop(loop.step, &loop.wiring);
-  memset(run->loop, 0, loop.wiring.output_count * sizeof(*run->loop));
+  memset(run->results, 0, loop.wiring.output_count * sizeof(*run->results));
   rabbet_status_t status = begin(&loop);
   if (rabbet_is_ok(status)) status = rabbet_loop_begin_growing(&loop);
   bool goes_on = true;
@@ -371,35 +374,4 @@ rabbet_status_t rabbet_run_loop(rabbet_frame_t* frame,
   rabbet_free(frame->context->allocator, loop.carried);
   rabbet_free(frame->context->allocator, loop.stacks);
   return status;
-}
-
-void rabbet_loop_told_dims(const rabbet_run_t* run,
-                           const rabbet_plan_step_t* step, int64_t* out_dims) {
-  for (size_t i = 0; i < step->group.output_count; ++i)
-    for (int32_t axis = 0; axis < run->loop[i].dims.rank; ++axis)
-      *out_dims++ = run->loop[i].dims.d[axis];
-}
-
-rabbet_status_t rabbet_call_copy_late(const rabbet_frame_t* frame,
-                                      const rabbet_prepared_t* prepared,
-                                      void* stream) {
-  rabbet_device_t* device = frame->context->engine->device;
-  const rabbet_prepared_t* before = prepared->parent;
-  if (!before || before->run_count == 0) return rabbet_ok();
-  const rabbet_run_t* run = &before->runs[before->run_count - 1];
-  const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
-  for (size_t i = 0; run->loop && i < step->group.output_count; ++i) {
-    int32_t value = rabbet_step_output_value(step, i);
-    size_t bytes = prepared->bytes[value];
-    if (!run->loop[i].late || bytes == 0) continue;
-    if (bytes > run->loop[i].late_bytes)
-      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                           "'%s' has %zu bytes; the loop made %zu",
-                           frame->sequence->plan->values[value].name, bytes,
-                           run->loop[i].late_bytes);
-    RABBET_RETURN_IF_ERROR(device->vtable->copy(
-        device, rabbet_value_address(frame, prepared, value), run->loop[i].late,
-        bytes, stream));
-  }
-  return rabbet_ok();
 }

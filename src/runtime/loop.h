@@ -75,11 +75,6 @@ int64_t rabbet_loop_last_output(const rabbet_loop_wiring_t* wiring,
 
 // ---- Memory that grows (loop_growing.c)
 
-// `kept`: bytes that stay.
-rabbet_status_t rabbet_loop_grow(const rabbet_loop_run_t* loop,
-                                 rabbet_io_memory_t* memory, size_t bytes,
-                                 size_t kept);
-rabbet_status_t rabbet_loop_find_grown(rabbet_loop_run_t* loop);
 // In between, the body asks for memory of its outputs.
 rabbet_status_t rabbet_loop_begin_growing(rabbet_loop_run_t* loop);
 // Of stacks whose elements it tells, too.

@@ -80,17 +80,12 @@ static size_t piece_offset(const rabbet_prepared_t* prepared,
   return offset;
 }
 
-rabbet_status_t rabbet_loop_prepare(rabbet_prepared_t* prepared,
-                                    const rabbet_plan_step_t* step,
-                                    rabbet_run_t* run, size_t* out_workspace) {
-  rabbet_loop_wiring_t wiring;
-  *out_workspace = 0;
-  if (!rabbet_step_loop(step, &wiring)) return rabbet_ok();
-  *out_workspace = piece_offset(
-      prepared, step, &wiring,
-      wiring.carried_count + wiring.slice_count + wiring.output_count);
-  return rabbet_arena_allocate_array(&prepared->arena, wiring.output_count + 1,
-                                     sizeof(*run->loop), (void**)&run->loop);
+size_t rabbet_loop_workspace(const rabbet_prepared_t* prepared,
+                             const rabbet_plan_step_t* step,
+                             const rabbet_loop_wiring_t* wiring) {
+  return piece_offset(
+      prepared, step, wiring,
+      wiring->carried_count + wiring->slice_count + wiring->output_count);
 }
 
 // ---- The loop

@@ -1,53 +1,6 @@
 // Memory of values whose extents iterations change, and of stacks without a
 // bound. The frame keeps it.
-#include "base/math.h"
 #include "runtime/loop.h"
-
-rabbet_status_t rabbet_loop_grow(const rabbet_loop_run_t* loop,
-                                 rabbet_io_memory_t* memory, size_t bytes,
-                                 size_t kept) {
-  rabbet_engine_t* engine = loop->frame->context->engine;
-  void* larger = NULL;
-  if (memory->memory && bytes <= memory->bytes) return rabbet_ok();
-  if (bytes < 2 * memory->bytes) bytes = 2 * memory->bytes;
-  bytes = rabbet_align_up(bytes + 1, RABBET_DEVICE_ALIGNMENT);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_context_refuse_recording(loop->frame->context, loop->stream));
-  RABBET_RETURN_IF_ERROR(rabbet_memory_allocate(
-      loop->device, &engine->device_allocator, bytes, loop->stream, &larger));
-  rabbet_status_t status = rabbet_ok();
-  if (kept > 0)
-    status = loop->device->vtable->copy(loop->device, larger, memory->memory,
-                                        kept, loop->stream);
-  status = rabbet_status_join(
-      status, loop->device->vtable->synchronize(loop->device, loop->stream));
-  rabbet_memory_free(loop->device, &engine->device_allocator, memory->memory,
-                     loop->stream);
-  *memory = (rabbet_io_memory_t){.memory = larger, .bytes = bytes};
-  return status;
-}
-
-// That of the step, which the frame keeps.
-rabbet_status_t rabbet_loop_find_grown(rabbet_loop_run_t* loop) {
-  rabbet_frame_t* frame = loop->frame;
-  rabbet_grown_t* grown = &frame->grown[loop->run->step];
-  if (!grown->list) {
-    grown->count = 2 * loop->wiring.carried_count + loop->wiring.output_count;
-    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-        &frame->context->arena, grown->count + 1, sizeof(*grown->list),
-        (void**)&grown->list));
-  }
-  loop->grown = grown->list;
-  return rabbet_ok();
-}
-
-void rabbet_frame_free_grown(rabbet_frame_t* frame) {
-  rabbet_engine_t* engine = frame->context->engine;
-  for (size_t s = 0; frame->grown && s < frame->sequence->plan->step_count; ++s)
-    for (size_t i = 0; i < frame->grown[s].count; ++i)
-      rabbet_memory_free(engine->device, &engine->device_allocator,
-                         frame->grown[s].list[i].memory, NULL);
-}
 
 static rabbet_status_t grow_carried(rabbet_loop_run_t* loop, size_t carried,
                                     size_t bytes, void** out_address) {
@@ -55,7 +8,8 @@ static rabbet_status_t grow_carried(rabbet_loop_run_t* loop, size_t carried,
   size_t io = callee->sequence->plan->input_count + carried;
   rabbet_io_memory_t* memory =
       &loop->grown[2 * carried + (size_t)(loop->trip % 2)];
-  RABBET_RETURN_IF_ERROR(rabbet_loop_grow(loop, memory, bytes, 0));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_frame_grow(loop->frame, memory, bytes, 0, loop->stream));
   callee->rooms[io] = memory->bytes;
   *out_address = memory->memory;
   return rabbet_ok();

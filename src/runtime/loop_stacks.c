@@ -96,8 +96,8 @@ rabbet_status_t rabbet_loop_place_element(rabbet_loop_run_t* loop,
   size_t offset = (size_t)at * stride;
   if (rabbet_loop_is_late(loop, output)) {
     rabbet_io_memory_t* memory = stack_memory(loop, output);
-    RABBET_RETURN_IF_ERROR(
-        rabbet_loop_grow(loop, memory, offset + bytes, offset));
+    RABBET_RETURN_IF_ERROR(rabbet_frame_grow(
+        loop->frame, memory, offset + bytes, offset, loop->stream));
     base = memory->memory;
     room = memory->bytes;
   }
@@ -164,7 +164,8 @@ static rabbet_status_t reverse(const rabbet_loop_run_t* loop, size_t output) {
   bool late = rabbet_loop_is_late(loop, output);
   size_t made = late ? count * stride : 0;
   if (stride == 0 || count < 2) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_loop_grow(loop, memory, made + stride, made));
+  RABBET_RETURN_IF_ERROR(rabbet_frame_grow(loop->frame, memory, made + stride,
+                                           made, loop->stream));
   uint8_t* stack = late ? memory->memory : loop->run->call.outputs[output];
   uint8_t* spare = (uint8_t*)memory->memory + made;
   for (size_t a = 0, b = count - 1; a < b; ++a, --b) {
@@ -182,7 +183,7 @@ static rabbet_status_t reverse(const rabbet_loop_run_t* loop, size_t output) {
 // Extents that no iteration told are 0.
 static void tell_stack(const rabbet_loop_run_t* loop, size_t output) {
   const rabbet_loop_stack_t* stack = &loop->stacks[output];
-  rabbet_loop_result_t* result = &loop->run->loop[output];
+  rabbet_call_result_t* result = &loop->run->results[output];
   result->dims =
       loop->prepared->dims[rabbet_step_output_value(loop->step, output)];
   if (result->dims.d[0] < 0) result->dims.d[0] = loop->trip;

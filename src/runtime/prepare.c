@@ -106,7 +106,7 @@ static rabbet_status_t prepare_runs(rabbet_prepared_t* prepared, int threads,
     assert(run < end - begin);
     if (step->call_count > 0) {
       prepared->runs[run] = (rabbet_run_t){.step = s};
-      RABBET_RETURN_IF_ERROR(rabbet_loop_prepare(
+      RABBET_RETURN_IF_ERROR(rabbet_call_prepare(
           prepared, step, &prepared->runs[run], &workspaces[run]));
       ++prepared->run_count;
       continue;

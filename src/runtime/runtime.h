@@ -226,20 +226,21 @@ typedef struct rabbet_prepared_cache_t {
   size_t count;
 } rabbet_prepared_cache_t;
 
-// An output of a loop. `late`: where it lies until the next segment has memory
+// An output of a call. `late`: where it lies until the next segment has memory
 // for it, or NULL.
-typedef struct rabbet_loop_result_t {
+typedef struct rabbet_call_result_t {
   rabbet_dims_t dims;
   const void* late;
   size_t late_bytes;
-} rabbet_loop_result_t;
+} rabbet_call_result_t;
 
 // A step to run. Steps whose outputs all are empty are not listed, unless they
 // call sequences, which may tell extents.
 typedef struct rabbet_run_t {
-  rabbet_kernel_t* kernel;     // NULL: it calls a sequence
-  rabbet_frame_t* callee;      // that it called last
-  rabbet_loop_result_t* loop;  // a loop's outputs, of its last run; or NULL
+  rabbet_kernel_t* kernel;        // NULL: it calls a sequence
+  rabbet_frame_t* callee;         // the branch that it called last
+  rabbet_call_result_t* results;  // of the last call, by output; or NULL
+  bool is_loop;
   rabbet_kernel_state_t* state;
   size_t step;
   rabbet_kernel_call_t call;
@@ -393,7 +394,7 @@ typedef struct rabbet_io_memory_t {
   size_t bytes;
 } rabbet_io_memory_t;
 
-// Memory of a loop's step.
+// Memory of a step that calls sequences.
 typedef struct rabbet_grown_t {
   rabbet_io_memory_t* list;
   size_t count;
@@ -437,7 +438,7 @@ struct rabbet_frame_t {
   bool* graph_reported;  // [step]: that it is not recorded was said
   // Of a sequence that steps call: the bytes at each output's address.
   size_t* rooms;           // [io]
-  rabbet_grown_t* grown;   // [step] (loop_growing.c)
+  rabbet_grown_t* grown;   // [step] (late_outputs.c)
   uint64_t last_run;       // of the context's runs
   rabbet_range_t* ranges;  // [value] (finite.c), or NULL
 };
@@ -561,8 +562,8 @@ rabbet_status_t rabbet_prepare_calls(rabbet_frame_t* frame,
 void rabbet_call_told_dims(const rabbet_frame_t* frame, const rabbet_run_t* run,
                            int64_t* out_dims);
 
-// loop.c: copies the outputs of a loop before the segment, which has memory for
-// them.
+// late_outputs.c: copies outputs of the call that ends the segment before; this
+// one has memory for them.
 rabbet_status_t rabbet_call_copy_late(const rabbet_frame_t* frame,
                                       const rabbet_prepared_t* prepared,
                                       void* stream);

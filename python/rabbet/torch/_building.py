@@ -75,7 +75,17 @@ def network_of(graph: Graph, logger: Any) -> INetworkDefinition:
                 origin = graph.parts[found.node_name()]
                 raise RefusedPartError(origin, found.desc()) from error
         raise
+    _add_checks(network, graph)
     return network
+
+
+def _add_checks(network: INetworkDefinition, graph: Graph) -> None:
+    """Conditions, which ONNX has no operator for, are outputs of the graph."""
+    outputs = [network.get_output(i) for i in range(network.num_outputs)]
+    for tensor in outputs:
+        if tensor.name in graph.checks:
+            network.unmark_output(tensor)
+            network.add_assertion(tensor, graph.checks[tensor.name])
 
 
 def build(

@@ -1,4 +1,4 @@
-"""torch.cond, while_loop, scan and map: nodes with graphs of their own.
+"""torch.cond, while_loop, scan, associative_scan and map: nodes with graphs of their own.
 
 An inner graph of torch has all that it reads as arguments; one of ONNX sees the names of
 the graph around it. So arguments are what stands for them outside, but states and slices,
@@ -221,8 +221,11 @@ def _scanned(
     states: Sequence[Any],
     slices: Sequence[Any],
     further: Sequence[Any],
-) -> list[Any]:
-    """Runs a body for each slice along axis 0."""
+    *,
+    keeps_states: bool = False,
+) -> list[str]:
+    """Runs a body for each slice along axis 0; returns the last states, and what
+    iterations gave. keeps_states: that are the states."""
     graph: Graph = translation.graph
     with graph.inner() as inner:
         nodes = _placeholders(module)
@@ -232,32 +235,63 @@ def _scanned(
             for each, value in zip(nodes[:count], [*states, *slices], strict=True)
         ]
         results = _enter(translation, module, [*here, *further])
-        for result in results:
-            inner.output(_tensor_of(graph, result), _type_of(result))
+        names = [_tensor_of(graph, result) for result in results]
+        types = [_type_of(result) for result in results]
+        if keeps_states:
+            names, types = names * 2, types * 2
+        for name, dtype in zip(names, types, strict=True):
+            inner.output(name, dtype)
         attribute = inner.attribute()
     graph.origin = node.name
     given = [_tensor_of(graph, value) for value in (*states, *slices)]
-    made = graph.ops(
-        "Scan", *given, count=len(results), body=attribute, num_scan_inputs=len(slices)
+    return graph.ops(
+        "Scan", *given, count=len(names), body=attribute, num_scan_inputs=len(slices)
     )
-    return _results(graph, made, node)
 
 
 def _scan(translation: Translation, node: fx.Node) -> list[Any]:
     """scan(graph, states, sequences, further arguments)"""
     module, *lists = node.args
-    return _scanned(
+    made = _scanned(
         translation,
         node,
         _graph_of(translation, module),  # type: ignore[arg-type]
         *(_values(translation, each) for each in lists),
     )
+    return _results(translation.graph, made, node)
+
+
+def _associative_scan(translation: Translation, node: fx.Node) -> list[Any]:
+    """associative_scan(graph of two slices, sequences, further arguments): the first slice
+    is the state with which the others are combined."""
+    graph: Graph = translation.graph
+    module, *lists = node.args
+    slices, further = (_values(translation, each) for each in lists)
+    if slices[0].shape[0] == 1:
+        return list(slices)
+    zero, one, end = (graph.ints([n]) for n in (0, 1, 2**63 - 1))
+    first = [graph.op("Slice", x, zero, one) for x in slices]
+    states = [
+        Value.make(graph.op("Squeeze", each, zero), x.dtype, x.shape[1:])
+        for each, x in zip(first, slices, strict=True)
+    ]
+    rest = [
+        Value.make(graph.op("Slice", x, one, end), x.dtype, (x.shape[0] - 1, *x.shape[1:]))
+        for x in slices
+    ]
+    body = _graph_of(translation, module)  # type: ignore[arg-type]
+    made = _scanned(translation, node, body, states, rest, further, keeps_states=True)
+    names = [
+        graph.op("Concat", begin, others, axis=0)
+        for begin, others in zip(first, made[len(states) :], strict=True)
+    ]
+    return _results(graph, names, node)
 
 
 def _map(translation: Translation, node: fx.Node) -> list[Any]:
     """map_impl(graph, sequences, further arguments)"""
     module, slices, further = node.args
-    return _scanned(
+    made = _scanned(
         translation,
         node,
         _graph_of(translation, module),  # type: ignore[arg-type]
@@ -265,12 +299,14 @@ def _map(translation: Translation, node: fx.Node) -> list[Any]:
         _values(translation, slices),
         _values(translation, further),
     )
+    return _results(translation.graph, made, node)
 
 
 WRITERS: dict[str, Callable[[Translation, fx.Node], list[Any]]] = {
     "cond": _cond,
     "while_loop": _while,
     "scan": _scan,
+    "associative_scan": _associative_scan,
     "map_impl": _map,
 }
 """Those that are written, by the names of torch's operators."""

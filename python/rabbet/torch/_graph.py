@@ -140,6 +140,7 @@ class Graph:
         self.initializers: list[bytes] = []
         self.inputs: list[bytes] = []
         self.outputs: list[bytes] = []
+        self.checks: dict[str, str] = {}  # messages, by conditions, which are outputs
         self.domains: set[str] = set()
         self.weights: dict[str, Any] = {}  # buffers, by initializers' names
         # Of them, those that are torch's own memory, and whether a tensor may lend it.
@@ -440,6 +441,17 @@ class Graph:
         self.nodes.append(_protobuf.node("Identity", [x], [name], name, "", {}))
         self.outputs.append(_protobuf.value_info(name, self.type(dtype), None))
         return name
+
+    def check(self, holds: str, message: str) -> None:
+        """Runs fail unless the condition holds."""
+        self.checks[self.output("check", holds, torch.bool)] = message
+
+    def place(self, symbol: sympy.Symbol) -> str:
+        """What a symbol stands for, in words."""
+        if symbol in self.extents:
+            name, axis = self.extents[symbol]
+            return f"{name}.shape[{axis}]"
+        return self.numbers.get(symbol, str(symbol))
 
     def model(self) -> bytes:
         """The ONNX model."""

@@ -27,6 +27,26 @@ def _matmul(g: Graph, out: Any, a: Value, b: Value) -> str:
     return g.matmul(a, b)
 
 
+@aten("_grouped_mm.default", others=("transformers.grouped_mm_fallback.default",))
+def _grouped_mm(
+    g: Graph, out: Any, x: Value, weights: Value, ends: Any = None, bias: Any = None,
+    dtype: Any = None,
+) -> str:  # fmt: skip
+    """Rows of x, by groups that end at `ends`, by a matrix for each group: mixtures of
+    experts. Each row gets the matrix of its group."""
+    if ends is None or (x.rank, weights.rank) != (2, 3) or bias is not None:
+        refuse("grouped products of other forms than rows by a matrix for each group")
+    rows = g.op("Range", g.scalar(0, _INT64), g.scalar(x.shape[0], _INT64),
+                g.scalar(1, _INT64))  # fmt: skip
+    behind = g.op("GreaterOrEqual", g.op("Unsqueeze", rows, g.ints([1])), g.to(ends, _INT64))
+    groups = g.op("ReduceSum", g.cast(behind, _INT64), g.ints([1]), keepdims=0)
+    # What rows behind the last group get is not defined.
+    groups = g.op("Min", groups, g.scalar(weights.shape[0] - 1, _INT64))
+    own = g.op("Gather", weights, groups, axis=0)
+    product = g.op("MatMul", g.op("Unsqueeze", x, g.ints([1])), own)
+    return g.to(Value.make(g.op("Squeeze", product, g.ints([1])), x.dtype, ()), out.dtype)
+
+
 @aten("linear.default")
 def _linear(g: Graph, out: Any, x: Value, weight: Value, bias: Any = None) -> str:
     if weight.rank == 1:

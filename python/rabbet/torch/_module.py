@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from .._errors import InvalidArgumentError, UnsupportedError
 from .._model import Model
 from .._profiles import range_of
+from . import _guards
 from ._building import Range, RefusedPartError, bounds, build
 from ._complex import Pair
 from ._graph import HELD, Graph, Value, described, multiple_of
@@ -248,8 +249,16 @@ def _device_of(program: Any) -> str:
 class _Program:
     """An exported program that is being translated."""
 
-    def __init__(self, program: torch.export.ExportedProgram, double: bool) -> None:
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        stated_least: Mapping[tuple[int, int], int],
+        double: bool,
+    ) -> None:
         self.program = program
+        self.stated_least = stated_least
+        self.conditions = _guards.conditions(program)
+        self.least: dict[Any, int] = {}  # of symbols, as the caller stated it
         self.signature = program.graph_signature
         self.translation = Translation(double)
         self.graph: Graph = self.translation.graph
@@ -307,7 +316,8 @@ class _Program:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             self.leaves.append(["tensor"])
-            if node.users:
+            self._note_least(index, value)
+            if node.users or self._is_in_conditions(value):
                 self._add_tensor(node, "leaf", index)
         elif isinstance(value, torch.SymInt):
             self.leaves.append(["number"])
@@ -320,6 +330,18 @@ class _Program:
                 )
             self.leaves.append(["constant", example, f"'{node.name}'"])
             self.translation.values[node] = example
+
+    def _note_least(self, index: int, value: torch.Tensor) -> None:
+        for axis, extent in enumerate(described(value).shape):
+            least = self.stated_least.get((index, axis), 0)
+            if isinstance(extent, sympy.Symbol):
+                self.least[extent] = max(least, self.least.get(extent, 0))
+
+    def _is_in_conditions(self, value: torch.Tensor) -> bool:
+        """Whether conditions read an extent of the tensor."""
+        extents = [e for e in described(value).shape if isinstance(e, sympy.Basic)]
+        symbols = {symbol for extent in extents for symbol in extent.free_symbols}
+        return any(symbols & each.free_symbols for each in self.conditions)
 
     def _add_tensor(self, node: Any, kind: str, which: Any) -> None:
         like = described(node.meta["val"])
@@ -352,8 +374,10 @@ class _Program:
         for symbol, hint in self.symbols.items():
             limits = constraints.get(symbol)
             low, high = (limits.lower, limits.upper) if limits else (0, sympy.oo)
-            # A least extent of 2 stands for none: torch's programs do not check it.
-            found[symbol] = bounds(0 if low == 2 else low, hint, high)
+            # A least extent of 2 stands for none unless the caller stated it: torch's
+            # programs do not check it.
+            least = self.least.get(symbol, 0) if low == 2 else low
+            found[symbol] = bounds(least, hint, high)
         return found
 
     def profile(self, given: Any) -> dict[Any, Range]:
@@ -404,6 +428,10 @@ class _Program:
             raise error
         for node in nodes:
             self.translation.add(node)
+
+    def add_conditions(self) -> None:
+        """Runs that the program does not hold for fail."""
+        _guards.write(self.graph, self.conditions)
 
     # ---- Outputs ----
 
@@ -489,13 +517,15 @@ def compile_module(
         program = _exported(module, args, kwargs, dynamic_shapes)
         device = options.get("device") or _device_of(program)
         program = program.run_decompositions(decompositions())
-        state = _Program(program, bool(options.get("double")))
+        least = _guards.stated_least(module, args, kwargs, dynamic_shapes)
+        state = _Program(program, least, bool(options.get("double")))
         kept = {id(tensor) for tensor in _tensors_of(module)}
         state.graph.may_lend = lambda tensor: id(tensor) in kept
         with _explained():
             state.add_inputs()
             state.add_nodes()
             results, changes = state.add_outputs()
+            state.add_conditions()
     given = {name: v for name, v in options.items() if name not in _NOT_FOR_TORCH}
     profiles = given.pop("profiles", None)
     ranges = [state.ranges()] if profiles is None else [*map(state.profile, profiles)]

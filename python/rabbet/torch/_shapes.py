@@ -471,6 +471,23 @@ def _bincount(g: Graph, out: Any, x: Value, weights: Any = None, least: int = 0)
     return g.op("ScatterND", begin, points, added, reduction="add")
 
 
+@aten("histc.default")
+def _histc(
+    g: Graph, out: Any, x: Value, bins: int = 100, low: Any = 0, high: Any = 0
+) -> str:
+    if low == high:
+        refuse("histc whose range is that of its values")
+    flat = g.op("Reshape", g.to(x, torch.float32), g.ints([-1]))
+    place = g.op("Sub", flat, g.scalar(float(low), torch.float32))
+    scaled = g.op("Mul", place, g.scalar(float(bins), torch.float32))
+    place = g.op("Floor", g.op("Div", scaled, g.scalar(float(high - low), torch.float32)))
+    last = g.op("Equal", flat, g.scalar(float(high), torch.float32))
+    place = g.op("Where", last, g.scalar(float(bins - 1), torch.float32), place)
+    numbers = g.literal(torch.arange(bins, dtype=torch.float32))
+    found = g.op("Equal", g.op("Unsqueeze", place, g.ints([1])), numbers)
+    return g.op("ReduceSum", g.cast(found, out.dtype), g.ints([0]), keepdims=0)
+
+
 @aten("nonzero.default")
 def _nonzero(g: Graph, out: Any, x: Value) -> str:
     return g.op("Transpose", g.op("NonZero", x), perm=[1, 0])

@@ -16,12 +16,13 @@ Handler = Callable[..., Any]
 TABLE: dict[str, Handler] = {}
 
 
-def aten(*names: str) -> Callable[[Handler], Handler]:
-    """Registers a function for operators, named as "add.Tensor"."""
+def aten(*names: str, others: tuple[str, ...] = ()) -> Callable[[Handler], Handler]:
+    """Registers a function for operators, named as "add.Tensor"; others have a namespace
+    of their own."""
 
     def register(function: Handler) -> Handler:
-        for name in names:
-            TABLE[f"aten.{name}"] = function
+        TABLE.update({f"aten.{name}": function for name in names})
+        TABLE.update(dict.fromkeys(others, function))
         return function
 
     return register

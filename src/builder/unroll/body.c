@@ -193,9 +193,28 @@ static rabbet_status_t body_set_next(rabbet_unroll_body_t* body) {
   return rabbet_ok();
 }
 
+static rabbet_loop_t* body_loop(const rabbet_unroll_body_t* body,
+                                const rabbet_loop_t* like) {
+  size_t at = 0;
+  while (body->from->loops.data[at] != like)
+    ++at;
+  return body->loops[at];
+}
+
+// The loop around a loop is the nearest one that is in the body, too.
+static void body_set_outer(const rabbet_unroll_body_t* body) {
+  for (size_t i = 0; i < body->from->loops.count; ++i) {
+    const rabbet_loop_t* outer = body->from->loops.data[i]->outer;
+    while (outer && !body_loop(body, outer))
+      outer = outer->outer;
+    if (body->loops[i] && outer) body->loops[i]->outer = body_loop(body, outer);
+  }
+}
+
 rabbet_status_t rabbet_unroll_body_finish(rabbet_unroll_body_t* body) {
   rabbet_network_t *flat = body->made, *unrolled = NULL;
   RABBET_RETURN_IF_ERROR(body_set_next(body));
+  body_set_outer(body);
   RABBET_RETURN_IF_ERROR(rabbet_network_infer(flat));
   RABBET_RETURN_IF_ERROR(
       rabbet_network_unroll(flat, body->allocator, &unrolled));

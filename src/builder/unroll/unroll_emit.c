@@ -156,7 +156,7 @@ static rabbet_status_t emit_unsqueeze(rabbet_unroll_t* unroll, const char* name,
                     is_known ? 1 : 2, out_tensor);
 }
 
-// `count` times the shape of `like`, along a new axis.
+// `count` times the shape of `like`, which is constant, along a new axis.
 static rabbet_status_t emit_zeros(rabbet_unroll_t* unroll,
                                   const rabbet_tensor_t* like, int32_t axis,
                                   int64_t count, rabbet_tensor_t** out_tensor) {
@@ -165,14 +165,6 @@ static rabbet_status_t emit_zeros(rabbet_unroll_t* unroll,
           (size_t)(dims.rank - axis) * sizeof(dims.d[0]));
   dims.d[axis] = count;
   dims.rank++;
-  for (int32_t i = 0; i < dims.rank; ++i) {
-    if (dims.d[i] >= 0) continue;
-    char text[128];
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "iterations that do not run leave zeros of shape %s, "
-                         "which must be known when the network is built",
-                         rabbet_dims_print(&dims, text, sizeof text));
-  }
   rabbet_weights_t weights = {.dtype = like->dtype};
   size_t bytes = 0;
   void* zeros = NULL;

@@ -313,12 +313,8 @@ static rabbet_status_t unroll_like(const unroll_loop_t* work, size_t at,
   *out_like = (rabbet_tensor_t){.dtype = from->dtype};
   out_like->shape.rank = dims.rank;
   for (int32_t i = 0; i < dims.rank; ++i) {
-    if (dims.d[i] < 0)
-      return RABBET_STATUS(
-          RABBET_STATUS_UNSUPPORTED,
-          "layer '%s' (loop_output): the loop does not run, and the shape of "
-          "its empty result is known only when the network runs",
-          work->loop->layers.data[at]->name);
+    // A layer finds the extents in the run.
+    if (dims.d[i] < 0) return unroll_give_up(work);
     RABBET_RETURN_IF_ERROR(rabbet_expr_constant(
         work->unroll->to->graph, dims.d[i], &out_like->shape.d[i]));
   }
@@ -334,6 +330,9 @@ static rabbet_status_t unroll_stack(const unroll_loop_t* work, size_t at,
   int64_t length = 0;
   RABBET_RETURN_IF_ERROR(unroll_find_length(work, layer, &length));
   RABBET_RETURN_IF_ERROR(unroll_like(work, at, &like));
+  if (length > (int64_t)values->count &&
+      !rabbet_shape_is_constant(work->unroll->to->graph, &like.shape))
+    return unroll_give_up(work);
   int32_t axis = (int32_t)rabbet_layer_int(layer, "axis");
   if (axis < 0) axis += like.shape.rank + 1;
   if (rabbet_layer_int(layer, "kind") == RABBET_LOOP_OUTPUT_REVERSE)

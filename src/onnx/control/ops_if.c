@@ -129,6 +129,13 @@ static void onnx_match_ranks(onnx_choice_t* choice, rabbet_tensor_t** of) {
   const int ranks[] = {rabbet_onnx_rank(node, of[0]),
                        rabbet_onnx_rank(node, of[1])};
   if (!rabbet_onnx_ok(node) || ranks[0] == ranks[1]) return;
+  if (node->importer->refuses_open_ranks) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the rank of a result is open: the then_branch gives %d, "
+                     "the else_branch %d",
+                     ranks[0], ranks[1]);
+    return;
+  }
   int kept = ranks[0] < ranks[1] ? 0 : 1;
   if (choice->only == 1 - kept) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
@@ -169,8 +176,10 @@ static rabbet_tensor_t* onnx_chosen(onnx_choice_t* choice,
   rabbet_onnx_node_t* node = choice->node;
   rabbet_layer_t* layer = NULL;
   rabbet_tensor_t* results[] = {of[0], of[1]};
-  onnx_match_flags(node, results);
-  onnx_match_placeholders(node, results);
+  if (!node->importer->refuses_open_ranks) {
+    onnx_match_flags(node, results);
+    onnx_match_placeholders(node, results);
+  }
   onnx_match_ranks(choice, results);
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_onnx_fail(

@@ -146,7 +146,8 @@ static void onnx_loop_iterate(onnx_loop_t* loop) {
 // ---- Results ---------------------------------------------------------------
 
 // An empty output of a loop with 0 iterations, of the shape that the body
-// declares.
+// declares. Extents that it does not fix are 0, as in loops of a run and in
+// ONNX Runtime.
 static rabbet_tensor_t* onnx_loop_nothing(onnx_loop_t* loop, size_t index,
                                           int64_t axis) {
   rabbet_onnx_node_t* node = loop->node;
@@ -158,22 +159,21 @@ static rabbet_tensor_t* onnx_loop_nothing(onnx_loop_t* loop, size_t index,
   const Onnx__TensorShapeProto* shape =
       is_tensor ? type->tensor_type->shape : NULL;
   bool is_known = shape && shape->n_dim < RABBET_MAX_RANK;
-  rabbet_dims_t dims = {.rank = is_known ? (int32_t)shape->n_dim + 1 : 0};
-  int at = rabbet_onnx_axis(node, axis, is_known ? dims.rank : 1);
-  for (int i = 0, from = 0; is_known && i < dims.rank; ++i) {
-    if (i == at) continue;
-    const Onnx__TensorShapeProto__Dimension* dim = shape->dim[from++];
-    dims.d[i] = dim->dim_value;
-    is_known = dim->value_case ==
-                   ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
-               dim->dim_value >= 0;
-  }
   if (!is_known) {
     RABBET_ONNX_FAIL(
         node, RABBET_STATUS_UNSUPPORTED,
-        "the loop has 0 iterations, and its body does not determine the shape "
-        "of '%s', which the empty result needs",
+        "the loop has 0 iterations, and its body does not declare the rank of "
+        "'%s', which the empty result needs",
         onnx_value_name(info));
+  }
+  rabbet_dims_t dims = {.rank = is_known ? (int32_t)shape->n_dim + 1 : 0};
+  int at = rabbet_onnx_axis(node, axis, is_known ? dims.rank : 1);
+  for (int i = 0, from = 0; i < dims.rank; ++i) {
+    if (i == at) continue;
+    const Onnx__TensorShapeProto__Dimension* dim = shape->dim[from++];
+    bool is_fixed =
+        dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+    dims.d[i] = is_fixed && dim->dim_value > 0 ? dim->dim_value : 0;
   }
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool narrowed = false;

@@ -207,6 +207,26 @@ static rabbet_tensor_t* onnx_ml_equal(rabbet_onnx_node_t* node,
   return rabbet_onnx_binary(node, "EQUAL", x, keys);
 }
 
+// Runs fail in which a value has no category.
+static void onnx_ml_demand_categories(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* encoded) {
+  int rank = rabbet_onnx_rank(node, encoded);
+  rabbet_tensor_t* found =
+      rabbet_onnx_reduce(node, "MAX", encoded, 1u << (rank - 1), false);
+  if (rank > 1)
+    found =
+        rabbet_onnx_reduce(node, "MIN", found, (1u << (rank - 1)) - 1, false);
+  const char* message = NULL;
+  rabbet_onnx_fail(node, rabbet_arena_printf(
+                             &node->importer->arena, &message,
+                             "each value of '%s' is one of the categories of "
+                             "node '%s' (OneHotEncoder with zeros = 0)",
+                             node->proto->input[0], node->name));
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_assert(node, rabbet_onnx_cast(node, found, RABBET_DTYPE_BOOL),
+                       message);
+}
+
 static void onnx_import_one_hot_encoder(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_ints_t categories = rabbet_onnx_attr_ints(node, "cats_int64s");
@@ -214,16 +234,14 @@ static void onnx_import_one_hot_encoder(rabbet_onnx_node_t* node) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "there are no categories in 'cats_int64s'; categories "
                      "that are strings are not imported");
-  if (rabbet_onnx_ok(node) && rabbet_onnx_attr_int(node, "zeros", 1) == 0)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "attribute 'zeros' is 0: a value without a category would "
-                     "have to end the run; expected 1");
   x = rabbet_onnx_cast(node, x, RABBET_DTYPE_INT64);
   node->outputs[0] = rabbet_onnx_cast(
       node,
       onnx_ml_equal(
           node, x, rabbet_onnx_int64s(node, categories.data, categories.count)),
       RABBET_DTYPE_FLOAT);
+  if (rabbet_onnx_ok(node) && rabbet_onnx_attr_int(node, "zeros", 1) == 0)
+    onnx_ml_demand_categories(node, node->outputs[0]);
 }
 
 // A list of a LabelEncoder, NAME_int64s, NAME_floats or NAME_tensor; NULL where

@@ -97,7 +97,7 @@ static void onnx_import_transpose(rabbet_onnx_node_t* node) {
 }
 
 // Fails in a run if an extent that is not known at import is 1: the rank of the
-// result is fixed at import.
+// result is fixed at import, if the caller allows it.
 static void onnx_squeeze_demand(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                 int axis) {
   const char* message = NULL;
@@ -111,6 +111,13 @@ static void onnx_squeeze_demand(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                           "the node its axes, or run larger shapes",
                           axis, rabbet_tensor_name(x), node->name));
   if (!rabbet_onnx_ok(node) || rabbet_onnx_is_static(extent)) return;
+  if (node->importer->refuses_open_ranks) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the rank of its result is open: axis %d of '%s' may have "
+                     "extent 1, and the node has no axes",
+                     axis, rabbet_tensor_name(x));
+    return;
+  }
   rabbet_tensor_t* one =
       rabbet_onnx_with_number(node, "EQUAL", extent.tensor, 1);
   rabbet_onnx_assert(node, rabbet_onnx_unary(node, "NOT", one), message);

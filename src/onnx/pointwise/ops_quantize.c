@@ -307,5 +307,8 @@ RABBET_ONNX_OPERATORS(quantize) = {
     RABBET_ONNX_OP(DynamicQuantizeLinear, dynamic_quantize, "", 11),
     RABBET_ONNX_OP(QuantizeLinear, quantize, "", 10, 13, 19, 21, 23, 24, 25,
                    28),
+    // ONNX Runtime's quantizer writes these for types that ONNX had later.
+    RABBET_ONNX_RUNTIME_OP("com.microsoft", DequantizeLinear, dequantize, ""),
+    RABBET_ONNX_RUNTIME_OP("com.microsoft", QuantizeLinear, quantize, ""),
     {0},
 };

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import rabbet
 
@@ -195,3 +197,31 @@ def test_layer_normalization_in_a_model_older_than_the_operator() -> None:
     for run in runs:
         found = made.run(run)["y"]
         np.testing.assert_allclose(found, onnx_text.expected(model, run)[0], 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "uint16", "int16"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_quantized_and_back(kind: str, rows: int) -> None:
+    """As ONNX Runtime's quantizer writes types that ONNX's own operators had later."""
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    rng = np.random.default_rng(rows)
+    steps = rng.uniform(0.5, 2, rows).astype(np.float32) * 8 / (high - low)
+    zeros = rng.integers(low // 2, high // 2, rows).astype(kind)
+    x = (rng.standard_normal((4, rows, 5)) * 3).astype(np.float32)
+    shape = "" if rows == 1 else f"[{rows}]"
+    listed = [f"{{{', '.join(map(str, values.tolist()))}}}" for values in (steps, zeros)]
+    text = f"""<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (float[b, {rows}, 5] x) => (float[b, {rows}, 5] y, {kind}[b, {rows}, 5] q)
+        <float{shape} step = {listed[0]}, {kind}{shape} zero = {listed[1]}> {{
+        q = com.microsoft.QuantizeLinear<axis = 1>(x, step, zero)
+        p = Identity(q)
+        y = com.microsoft.DequantizeLinear<axis = 1>(p, step, zero)
+        }}"""
+    data = onnx.parser.parse_model(text).SerializeToString()
+    wanted = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(
+        None, {"x": x}
+    )
+    shapes = {"x": ((1, rows, 5), (4, rows, 5), (6, rows, 5))}
+    y, q = rabbet.compile(data, device="cpu", threads=1, shapes=shapes)(x)
+    np.testing.assert_array_equal(q, wanted[1].astype(q.dtype))
+    np.testing.assert_allclose(y, wanted[0], rtol=1e-6)

@@ -555,3 +555,16 @@ def test_names_of_what_is_left_out(tmp_path):
     found = rabbet.Model(rabbet.Runtime(log).deserialize_cuda_engine(plan)).run({"x": x})
     for name, want in {"a": x, "b": x, "e": np.maximum(x, 0), "y": 2 * np.maximum(x, 0)}.items():
         np.testing.assert_array_equal(np.asarray(found[name]), want)
+
+
+@pytest.mark.parametrize("name", ["?", "None", "-1", ""])
+def test_names_that_stand_for_unknown_dimensions(name: str) -> None:
+    """paddle2onnx and keras2onnx write one name for all of them."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [name, 3, name, name])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    shapes = {"x": ((1, 3, 4, 8), (2, 3, 6, 9), (4, 3, 8, 32))}
+    compiled = rabbet.compile(model, device="cpu", shapes=shapes)
+    value = np.random.default_rng(0).standard_normal((2, 3, 5, 11)).astype(np.float32)
+    np.testing.assert_array_equal(compiled(value), np.maximum(value, 0))

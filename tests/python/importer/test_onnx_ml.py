@@ -604,3 +604,14 @@ def test_linear_support_vector_regressor() -> None:
     compare(model_of(
         "SVMRegressor", [x], ["y"], version=1, kernel_type="LINEAR", n_supports=0, rho=[0.1],
         coefficients=rng.standard_normal(4).tolist(), kernel_params=[0.3, 0.2, 3.0]), [x])
+
+
+def test_one_hot_encoder_of_values_without_a_category() -> None:
+    """Of which the attribute makes an error, as sklearn's encoder does by default."""
+    known = np.array([[0, 3], [-4, 1], [1, 1]], np.int64)
+    model = model_of("OneHotEncoder", [known], ["y"], cats_int64s=[0, 1, 3, -4], zeros=0)
+    compare(model, [known])
+    shapes = {"x0": ((1, 2), (3, 2), (4, 2))}
+    compiled = rabbet.compile(model, device="cpu", threads=1, shapes=shapes)
+    with pytest.raises(rabbet.Error, match="is one of the categories"):
+        compiled(np.array([[0, 3], [2, 1], [1, 1]], np.int64))

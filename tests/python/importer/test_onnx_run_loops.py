@@ -302,3 +302,144 @@ def test_loops_in_loops_without_names(most: int) -> None:
     )
     shapes = {"x": ((1, 2), (2, 2), (5, 2))}
     compare_all(model, [(np.abs(random(n, 2)),) for n in (2, 1, 5)], shapes=shapes)
+
+
+def growing_loop(count: str, start: str, added: str, result: str) -> Any:
+    """A state to which each iteration adds rows; the elements are sums."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Concat", [f"{result}_s", added], [f"{result}_n"], axis=0),
+            helper.make_node("Identity", [f"{result}_c"], [f"{result}_d"]),
+        ],
+        "body",
+        [
+            info(f"{result}_i", INT64, []),
+            info(f"{result}_c", BOOL, []),
+            info(f"{result}_s"),
+        ],
+        [info(f"{result}_d", BOOL, []), info(f"{result}_n")],
+    )
+    return loop(body, [count, "", start], [result])
+
+
+def conditional_of_loops() -> list[Any]:
+    """y: rows of a loop in the one branch, x or its first row in the other."""
+    yes = helper.make_graph(
+        [growing_loop("m", "x", "x", "grown")], "yes", [], [info("grown")]
+    )
+    no = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["same"])], "no", [], [info("same")]
+    )
+    return [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Less", ["sum", "zero"], ["small"]),
+        helper.make_node("If", ["small"], ["y"], then_branch=no, else_branch=yes),
+    ]
+
+
+@pytest.mark.parametrize("outputs", [["y"], ["z"], ["y", "z", "shape"]])
+def test_loops_that_grow_in_branches(outputs: list[str]) -> None:
+    """The size of what leaves the branch has no bound before the branch has run."""
+    nodes = [
+        *conditional_of_loops(),
+        helper.make_node("Exp", ["y"], ["z"]),
+        helper.make_node("Shape", ["y"], ["shape"]),
+    ]
+    model = model_of(
+        nodes,
+        [info("x", FLOAT, ["n", 2]), info("m", INT64, [])],
+        [info(o, INT64 if o == "shape" else FLOAT) for o in outputs],
+        [constant("zero", 0, np.float32)],
+    )
+    x = np.abs(random(3, 2))
+    runs = [(s * x[:n], int64(m)) for s, n, m in
+            [(1, 3, 4), (-1, 3, 4), (1, 2, 0), (1, 1, 30), (-1, 1, 2), (1, 3, 1)]]  # fmt: skip
+    compare_all(model, runs, shapes={"x": ((1, 2), (2, 2), (3, 2))})
+
+
+def test_loops_that_grow_in_branches_of_loops() -> None:
+    """If in Loop in If: the outer loop carries what leaves the inner branch."""
+    body = helper.make_graph(
+        [*conditional_of_loops(), helper.make_node("Identity", ["c"], ["d"])],
+        "body",
+        [info("i", INT64, []), info("c", BOOL, []), info("x")],
+        [info("d", BOOL, []), info("y")],
+    )
+    yes = helper.make_graph([loop(body, ["k", "", "v"], ["r"])], "yes", [], [info("r")])
+    no = helper.make_graph([growing_loop("k", "v", "v", "g")], "no", [], [info("g")])
+    model = model_of(
+        [
+            helper.make_node("Less", ["k", "two"], ["few"]),
+            helper.make_node("If", ["few"], ["w"], then_branch=no, else_branch=yes),
+            helper.make_node("ReduceMean", ["w"], ["mean"], keepdims=0),
+        ],
+        [info("v", FLOAT, [2, 2]), info("m", INT64, []), info("k", INT64, [])],
+        [info("w"), info("mean")],
+        [constant("zero", 0, np.float32), constant("two", 2, np.int64)],
+    )
+    v = np.abs(random(2, 2))
+    runs = [(s * v, int64(m), int64(k)) for s, m, k in
+            [(1, 1, 2), (1, 2, 3), (-1, 2, 2), (1, 2, 1), (1, 0, 0), (1, 1, 3)]]  # fmt: skip
+    compare_all(model, runs)
+
+
+def test_a_loop_that_reads_its_outer_loop_within_its_body_alone() -> None:
+    """In a body with a loop between them, and in a branch that does not depend on the
+    loop around it."""
+    deep = helper.make_graph(
+        [
+            helper.make_node("Add", ["outer", "deep"], ["deeper"]),
+            helper.make_node("Identity", ["dc"], ["dd"]),
+        ],
+        "deep",
+        [info("di", INT64, []), info("dc", BOOL, []), info("deep", FLOAT, [2])],
+        [info("dd", BOOL, []), info("deeper", FLOAT, [2])],
+    )
+    within = helper.make_graph(
+        [loop(deep, ["m", "", "x"], ["sum"])], "a", [], [info("sum")]
+    )
+    without = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["less"])], "b", [], [info("less")]
+    )
+    body = helper.make_graph(
+        [
+            helper.make_node(
+                "If", ["flag"], ["chosen"], then_branch=within, else_branch=without
+            ),
+            helper.make_node("Mul", ["chosen", "outer"], ["next"]),
+            helper.make_node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [info("i", INT64, []), info("c", BOOL, []), info("outer", FLOAT, [2])],
+        [info("d", BOOL, []), info("next", FLOAT, [2])],
+    )
+    model = model_of(
+        [loop(body, ["m", "", "x"], ["y"])],
+        [info("x", FLOAT, [2]), info("m", INT64, []), info("flag", BOOL, [])],
+        [info("y")],
+    )
+    compare_all(
+        model,
+        [(random(2), int64(m), np.asarray(f)) for m in (3, 1) for f in (True, False)],
+    )
+
+
+@pytest.mark.parametrize("declared", [[None, 2], ["rows", 2]])
+def test_elements_of_loops_that_never_run(declared: list[Any]) -> None:
+    """Extents of which the body tells nothing are 0, as in ONNX Runtime."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Compress", ["x", "f"], ["element"], axis=0),
+            helper.make_node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [info("i", INT64, []), info("c", BOOL, [])],
+        [info("d", BOOL, []), info("element", FLOAT, declared)],
+    )
+    model = model_of(
+        [loop(body, ["none", ""], ["y"])],
+        [info("x", FLOAT, [2, 2]), info("f", BOOL, [2])],
+        [info("y")],
+        [constant("none", 0, np.int64)],
+    )
+    compare_all(model, [(random(2, 2), np.array([True, False]))])

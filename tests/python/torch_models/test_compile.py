@@ -287,3 +287,141 @@ def test_sizes_of_ranges_with_float_steps() -> None:
         x = torch.randn(2, n)
         for found, expected in zip(model(x), FloatSteps()(x), strict=True):
             assert torch.equal(found, expected)
+
+
+class Sides(torch.nn.Module):
+    """Each kind of sizes has a side of its own; `other` is read by the condition alone."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x: Any, other: Any) -> Any:
+        holds = {
+            "remainder": lambda: x.shape[0] % 2 == 0,
+            "product": lambda: x.shape[0] * x.shape[1] > 20,
+            "not": lambda: x.shape[0] != 7,
+            "other": lambda: other.shape[0] > 2 * x.shape[0],
+            "both": lambda: x.shape[0] > other.shape[0] or x.shape[1] // 2 == 1,
+        }
+        return x * 2 if holds[self.kind]() else x * 3
+
+
+@pytest.mark.parametrize("kind", ["remainder", "product", "not", "other", "both"])
+@pytest.mark.parametrize("exported", [True, False])
+def test_sizes_that_the_export_does_not_hold_for(kind: str, exported: bool) -> None:
+    """The export has one side of the module's ifs; torch's own program refuses the others."""
+    module, args = Sides(kind), (torch.randn(6, 4), torch.randn(13))
+    auto = torch.export.Dim.AUTO
+    shapes = ({0: auto, 1: auto}, {0: auto})
+    program = torch.export.export(module, args, dynamic_shapes=shapes)
+    if exported:
+        model = trt.compile(program, device="cpu", optimization_level=0)
+    else:
+        model = trt.compile(
+            module, args, dynamic_shapes=shapes, device="cpu", optimization_level=0
+        )
+    refused = 0
+    for rows, columns, others in [(6, 4, 13), (7, 4, 19), (8, 2, 30), (5, 3, 3), (4, 8, 9)]:
+        given = torch.randn(rows, columns), torch.randn(others)
+        try:
+            expected = program.module()(*given)
+        except AssertionError:
+            refused += 1
+            with pytest.raises(trt.Error, match=r"exported the module for|profile 0 allows"):
+                model(*given)
+        else:
+            assert torch.equal(model(*given), expected)
+            assert torch.equal(expected, module(*given))
+    assert 0 < refused < 5
+
+
+def test_saved_models_keep_what_the_export_holds_for(tmp_path: Any) -> None:
+    args = torch.randn(6, 4), torch.randn(3)
+    auto = torch.export.Dim.AUTO
+    model = trt.compile(
+        Sides("remainder"), args, dynamic_shapes=({0: auto}, None), device="cpu",
+        optimization_level=0, save=tmp_path / "sides.plan",
+    )  # fmt: skip
+    for each in (model, trt.load(tmp_path / "sides.plan", device="cpu")):
+        with pytest.raises(trt.Error, match=r"x\.shape\[0\]"):
+            each(torch.randn(5, 4), args[1])
+
+
+class Named(torch.nn.Module):
+    def forward(self, x: Any, *rest: Any, scale: Any, pair: Any) -> Any:
+        return x.relu() * scale + pair["b"][0].sum() + rest[0].sum()
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_least_extents_that_are_stated(least: int) -> None:
+    """torch's programs do not check a least extent of 2, which stands for none."""
+    n = torch.export.Dim("n", min=least, max=9)
+    m = torch.export.Dim("m", min=least, max=9)
+    r = torch.randn
+    model = trt.compile(
+        Named(), (r(4, 3), r(5)), {"scale": r(3), "pair": {"b": [r(6)]}},
+        dynamic_shapes={"x": {0: n}, "rest": ((torch.export.Dim.AUTO,),),
+                        "scale": None, "pair": {"b": [(m,)]}},
+        device="cpu", optimization_level=0,
+    )  # fmt: skip
+
+    def call(rows: int, others: int, free: int) -> Any:
+        args, kwargs = (r(rows, 3), r(free)), {"scale": r(3), "pair": {"b": [r(others)]}}
+        found = model(*args, **kwargs)
+        assert torch.allclose(found, Named()(*args, **kwargs), atol=1e-5)
+
+    call(least, least, 1)
+    call(9, 9, 20)
+    for rows, others in [(least - 1, 5), (5, least - 1)]:
+        with pytest.raises(trt.Error, match=f"{least} to 9"):
+            call(rows, others, 5)
+
+
+class Experts(torch.nn.Module):
+    """A mixture as transformers writes it: pairs sorted by expert, grouped products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.up = torch.nn.Parameter(torch.randn(5, 16, 24).bfloat16())
+
+    def forward(self, x: Any, experts: Any) -> Any:
+        chosen, order = torch.sort(experts)
+        count = torch.histc(chosen.float(), bins=5, min=0, max=4)
+        ends = torch.cumsum(count, 0, dtype=torch.int32)
+        found = torch._grouped_mm(x[order].bfloat16(), self.up, ends).float()
+        return found[torch.argsort(order)], count
+
+
+@pytest.mark.parametrize("path", ["compile", "backend"])
+def test_products_of_experts(path: str) -> None:
+    net, n = Experts(), torch.export.Dim("n", min=1, max=64)
+    args = torch.randn(16, 16), torch.randint(0, 5, (16,))
+    with torch.no_grad():
+        if path == "compile":
+            model = trt.compile(
+                net, args, dynamic_shapes=({0: n}, {0: n}), device="cpu", optimization_level=0
+            )
+        else:
+            torch._dynamo.reset()
+            model = torch.compile(
+                net, backend="rabbet", options={"device": "cpu", "optimization_level": 0},
+                dynamic=True,
+            )  # fmt: skip
+        for rows in (16, 3, 40):
+            x, experts = torch.randn(rows, 16), torch.randint(0, 5, (rows,))
+            for found, expected in zip(model(x, experts), net(x, experts), strict=True):
+                torch.testing.assert_close(found, expected, rtol=2e-2, atol=5e-2)
+
+
+class Bins(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.histc(x, 7, -1, 1), torch.histc(x.flatten(), bins=3, min=0, max=2)
+
+
+def test_histograms() -> None:
+    x = torch.cat([torch.randn(5, 9), torch.tensor([[-1.0, 1, 0, 2, 3, -2, 0.5, 7, 1.9]])])
+    model = trt.compile(Bins(), (x,), device="cpu", optimization_level=0)
+    for found, expected in zip(model(x), Bins()(x), strict=True):
+        assert torch.equal(found, expected)

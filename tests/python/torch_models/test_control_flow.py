@@ -1,4 +1,5 @@
-"""torch.cond, while_loop, scan and map become conditionals and loops of the plan."""
+"""torch.cond, while_loop, scan, associative_scan and map become conditionals and loops of
+the plan."""
 
 from __future__ import annotations
 
@@ -11,6 +12,10 @@ torch = pytest.importorskip("torch")
 import rabbet  # noqa: E402
 import rabbet.torch  # noqa: E402
 from functorch.experimental.control_flow import map as torch_map  # noqa: E402
+from torch._higher_order_ops.associative_scan import (  # noqa: E402
+    associative_scan,
+    associative_scan_op,
+)
 from torch._higher_order_ops.scan import scan  # noqa: E402
 from torch._higher_order_ops.while_loop import while_loop  # noqa: E402
 
@@ -95,6 +100,28 @@ class Backwards(Scan):
     reverse = True
 
 
+class Associative(Module):
+    """A recurrence of decays. torch demands that pointwise functions have tensors on a GPU,
+    and writes others out, for one length."""
+
+    def forward(self, a: Any, x: Any) -> Any:
+        def combine(left: Any, right: Any) -> Any:
+            return left[0] * right[0], left[1] * right[0] + right[1]
+
+        return associative_scan(combine, (a, x), 1, reverse=True, combine_mode="generic")
+
+
+class AssociativeOperator(Module):
+    """What a pointwise function becomes: an operator, of any length."""
+
+    def forward(self, a: Any, x: Any, k: Any) -> Any:
+        def combine(a: Any, x: Any, b: Any, y: Any, k: Any) -> Any:
+            return [a * b, x + y + k]
+
+        a, x = associative_scan_op(combine, [a.relu(), x], (k,))
+        return a + 1, x.exp()
+
+
 class Map(Module):
     def forward(self, x: Any, y: Any) -> Any:
         a, b = torch_map(lambda x, y: (x * y, x.sum()), x, y)
@@ -136,6 +163,8 @@ def _calls() -> dict[Any, list[tuple[Any, ...]]]:
         Counter: [(r(3, 4),), (r(6, 4),)],
         Scan: [(r(4), r(6, 4)), (r(4), r(3, 4))],
         Backwards: [(r(4), r(6, 4)), (r(4), r(3, 4))],
+        Associative: [(r(3, 5, 2), r(3, 5, 2))],
+        AssociativeOperator: [(r(n, 3), r(n, 3), r(3)) for n in (4, 9, 1, 100)],
         Map: [(r(3, 4), r(4)), (r(7, 4), r(4))],
         LoopInBranch: [(r(3, 4), t(5)), (r(6, 4), t(1))],
         BranchInLoop: [(r(3, 4), t(5)), (r(6, 4), t(0)), (r(5, 4), t(8))],
