@@ -21,7 +21,7 @@ class Rank(NamedTuple):
 
     code: int
     results: Any  # of each case; None: it did not come so far
-    errors: str
+    errors: str  # of one that hangs, too: with where it stood
 
 
 def run(
@@ -34,6 +34,7 @@ def run(
         "RABBET_RENDEZVOUS": str(folder),
         "WORLD_SIZE": str(ranks),
         "RABBET_THREADS": "1",
+        "RABBET_TEST_SECONDS": str(seconds),
     }
     processes = []
     for rank in range(ranks):
@@ -51,7 +52,8 @@ def run(
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-            found.append(Rank(code, "hang", ""))
+            errors = (folder / f"errors{rank}").read_text()
+            found.append(Rank(code, "hang", errors))
             continue
         out = folder / f"results{rank}"
         results = pickle.loads(out.read_bytes()) if out.exists() else None

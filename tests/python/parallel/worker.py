@@ -4,6 +4,7 @@ CASES is a pickled list of dicts (see test_collectives.py); the outputs go to RE
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import signal
@@ -107,9 +108,13 @@ def run(case: dict[str, Any], communicator: Any) -> Any:
 def main() -> None:
     """Runs all cases."""
     cases = pickle.loads(Path(sys.argv[1]).read_bytes())
+    faulthandler.dump_traceback_later(0.8 * float(os.environ["RABBET_TEST_SECONDS"]))
     seconds = float(os.environ.get("RABBET_TEST_JOIN_SECONDS", "60"))
     communicator = parallel.communicator(gpu=_GPU, seconds=seconds)
-    results = [run(case, communicator) for case in cases]
+    results = []
+    for case in cases:
+        print(f"case {len(results)}: {case['steps']} {case['dtype']}", file=sys.stderr)
+        results.append(run(case, communicator))
     Path(sys.argv[2]).write_bytes(pickle.dumps(results))
     communicator.close()
 
