@@ -138,9 +138,17 @@ static rabbet_status_t verify_known(const rabbet_verify_t* verify, int32_t v,
   return rabbet_ok();
 }
 
-// A call's output is kept until the next segment has memory for it.
-static bool tells_late(const rabbet_plan_step_t* step) {
-  return step->call_count > 0;
+// A call's output is kept until the next segment has memory for it, if the call
+// ends its segment and no bound of the output's own size is known before.
+static bool tells_late(const rabbet_verify_t* verify, size_t s, int32_t v) {
+  const rabbet_plan_analysis_t* analysis = &verify->analysis;
+  const rabbet_shape_t* shape = &verify->sequence->values[v].shape;
+  int32_t segment = analysis->step_segments[s], stage = 0;
+  for (int32_t axis = 0; axis < shape->rank; ++axis)
+    if (analysis->expr_bound_stages[shape->d[axis]] > stage)
+      stage = analysis->expr_bound_stages[shape->d[axis]];
+  return verify->sequence->steps[s].call_count > 0 && stage > segment &&
+         analysis->segment_ends[segment] == (int32_t)s + 1;
 }
 
 static rabbet_status_t verify_host_read(const rabbet_verify_t* verify,
@@ -192,7 +200,7 @@ static rabbet_status_t verify_step_order(const rabbet_verify_t* verify,
       return RABBET_DAMAGED("it writes '%s', which must not be written",
                             value->name);
     RABBET_RETURN_IF_ERROR(
-        verify_known(verify, v, segment + tells_late(step), true));
+        verify_known(verify, v, segment + tells_late(verify, s, v), true));
     written[verify->analysis.roots[v]] = true;
   }
   return rabbet_ok();

@@ -38,10 +38,10 @@ rabbet_status_t rabbet_frame_find_grown(const rabbet_frame_t* frame,
   assert(!grown->list || grown->count == count);
   *out_list = NULL;
   if (!grown->list) {
-    grown->count = count;
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &frame->context->arena, count + 1, sizeof(*grown->list),
         (void**)&grown->list));
+    grown->count = count;
   }
   *out_list = grown->list;
   return rabbet_ok();

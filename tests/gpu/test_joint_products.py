@@ -121,6 +121,37 @@ def test_the_kernel_is_offered(tmp_path: Any) -> None:
     assert first.count("matrix_multiply") == 2
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_packed_weights(first: bool, tmp_path: Any) -> None:
+    """Which are dequantized before the normalization, or after it."""
+    random = np.random.default_rng(4)
+    given = weights(random, 1)
+    codes = {
+        name: random.integers(-100, 101, given[name].shape).astype(np.int8)
+        for name in ("gate0", "up0", "down0")
+    }
+    scale = np.float16(1 / 512)
+    model = perceptrons(1, 1, {"scale0": given["scale0"]}, True)
+    nodes = []
+    for name, array in codes.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, f"{name}.q"))
+        inputs = [f"{name}.q", "s"]
+        nodes.append(helper.make_node("DequantizeLinear", inputs, [name]))
+        given[name] = array.astype(np.float16) * scale
+    model.graph.initializer.append(numpy_helper.from_array(np.array(scale), "s"))
+    place = 0 if first else 1  # behind the normalization
+    for node in reversed(nodes):
+        model.graph.node.insert(place, node)
+    plan = built(model, tmp_path, optimization_level=1)
+    step = operators(plan)[0]
+    assert step.count("normalization") == 1
+    assert step.count("matrix_multiply") == 2
+    x = random.normal(size=(1, 1, K)).astype(np.float16)
+    want = expected(x, 1, given, True)
+    found = np.asarray(plan(x))
+    np.testing.assert_allclose(found, want, rtol=4e-3, atol=4e-3 * np.abs(want).max())
+
+
 def test_rows_that_a_run_tells(tmp_path: Any) -> None:
     """Kernels for a token's row compute a prompt's, too."""
     random = np.random.default_rng(5)

@@ -71,6 +71,8 @@ def _sane(name: str, values: np.ndarray[Any, Any]) -> None:
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_values_are_sane(name: str, options: dict[str, Any]) -> None:
+    if name == "decoder_int4":
+        pytest.importorskip("onnx_ir")  # ONNX Runtime's quantizer needs it
     model = make(name, **options)
     inputs = sample_inputs(model, dims=DIMS)
     tensors = reference(model, inputs, intermediates=True)

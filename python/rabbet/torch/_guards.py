@@ -3,6 +3,7 @@ least extents that the caller stated."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import sympy
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._sympy import functions as integers
 
 from .._errors import UnsupportedError
 from ._graph import Graph
@@ -27,11 +29,72 @@ def _environment(program: torch.export.ExportedProgram) -> Any:
     return None
 
 
-def conditions(program: torch.export.ExportedProgram) -> list[sympy.Basic]:
+# What torch writes guards with.
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+    ast.Pow: lambda a, b: a**b, ast.FloorDiv: integers.FloorDiv, ast.Mod: integers.PythonMod,
+    ast.Eq: sympy.Eq, ast.NotEq: sympy.Ne, ast.Lt: sympy.Lt, ast.LtE: sympy.Le,
+    ast.Gt: sympy.Gt, ast.GtE: sympy.Ge, ast.And: sympy.And, ast.Or: sympy.Or,
+    ast.Not: sympy.Not, ast.USub: lambda a: -a,
+}  # fmt: skip
+_SIZE = re.compile(r"L((?:\[[^]]+\])+)\.size\(\)\[(\d+)\]")
+
+
+def _written(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    """The expression of a part of a guard."""
+    if isinstance(node, ast.Constant):
+        return sympy.sympify(node.value)
+    if isinstance(node, ast.Name) and node.id in names:
+        return names[node.id]
+    if isinstance(node, ast.Compare):
+        sides = [_written(side, names) for side in (node.left, *node.comparators)]
+        pairs = zip(node.ops, sides, sides[1:], strict=False)
+        return sympy.And(*(_OPERATORS[type(op)](a, b) for op, a, b in pairs))
+    if isinstance(node, ast.BoolOp):
+        return _OPERATORS[type(node.op)](*(_written(v, names) for v in node.values))
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        a, b = (_written(side, names) for side in (node.left, node.right))
+        return _OPERATORS[type(node.op)](a, b)
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_written(node.operand, names))
+    raise ValueError(ast.unparse(node))
+
+
+def _read(program: torch.export.ExportedProgram, text: str) -> sympy.Basic:
+    """A guard that the program has as text, which is all that a saved one keeps."""
+    inputs = {
+        node.name: node.meta.get("val")
+        for node in program.graph.find_nodes(op="placeholder")
+    }
+    names: dict[str, Any] = {}
+
+    def named(found: re.Match[str]) -> str:
+        name = "_".join(re.findall(r"\w+", found[1]))
+        extent = inputs[name].shape[int(found[2])]
+        number = extent.node.expr if isinstance(extent, torch.SymInt) else extent
+        names[f"s{len(names)}"] = sympy.sympify(number)
+        return f"s{len(names) - 1}"
+
+    try:
+        tree = ast.parse(_SIZE.sub(named, text), mode="eval")
+        return _written(tree.body, names)
+    except (AttributeError, IndexError, KeyError, SyntaxError, ValueError) as error:
+        raise UnsupportedError(
+            f"torch's export holds for sizes with '{text}' alone, which Rabbet cannot check"
+        ) from error
+
+
+def conditions(
+    program: torch.export.ExportedProgram, texts: Sequence[str] = ()
+) -> list[sympy.Basic]:
     """Conditions on sizes of inputs under which the program is the module: it has one side
-    of each `if`. Ranges of single extents are told by `range_constraints`."""
+    of each `if`. Ranges of single extents are told by `range_constraints`. texts: the
+    guards of the program before it was decomposed, which one that was loaded has alone."""
     environment = _environment(program)
     found: dict[sympy.Basic, None] = {}
+    if environment is not None and not environment.var_to_sources:  # it was loaded
+        found = dict.fromkeys(_read(program, text) for text in texts)
+        return [expr for expr in found if expr not in (sympy.true, sympy.false)]
     for guard in environment.guards if environment is not None else ():
         expr = environment.replace(guard.expr)
         inputs = expr.free_symbols <= environment.var_to_sources.keys()

@@ -254,10 +254,11 @@ class _Program:
         program: torch.export.ExportedProgram,
         stated_least: Mapping[tuple[int, int], int],
         double: bool,
+        guards: Sequence[str] = (),
     ) -> None:
         self.program = program
         self.stated_least = stated_least
-        self.conditions = _guards.conditions(program)
+        self.conditions = _guards.conditions(program, guards)
         self.least: dict[Any, int] = {}  # of symbols, as the caller stated it
         self.signature = program.graph_signature
         self.translation = Translation(double)
@@ -516,9 +517,10 @@ def compile_module(
     with torch.no_grad():
         program = _exported(module, args, kwargs, dynamic_shapes)
         device = options.get("device") or _device_of(program)
+        texts = getattr(program, "_guards_code", None) or ()
         program = program.run_decompositions(decompositions())
         least = _guards.stated_least(module, args, kwargs, dynamic_shapes)
-        state = _Program(program, least, bool(options.get("double")))
+        state = _Program(program, least, bool(options.get("double")), texts)
         kept = {id(tensor) for tensor in _tensors_of(module)}
         state.graph.may_lend = lambda tensor: id(tensor) in kept
         with _explained():

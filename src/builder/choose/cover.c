@@ -214,8 +214,8 @@ static rabbet_status_t cover_pairs(rabbet_coverer_t* c) {
 static rabbet_status_t cover_rows(rabbet_coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     bool supported = false;
-    if (!rabbet_cover_gather(c, i)) continue;
-    int32_t group = c->groups[c->inside.members[1]];
+    int32_t group = RABBET_COVER_NO_GROUP;
+    if (!rabbet_cover_gather(c, i, &group)) continue;
     RABBET_RETURN_IF_ERROR(cover_group_supported(c, &supported));
     if (supported && group != RABBET_COVER_NO_GROUP)
       c->groups[i] = group;
@@ -411,10 +411,11 @@ static bool cover_is_certain(const rabbet_coverer_t* c) {
 // first.
 static rabbet_status_t cover_joint(rabbet_coverer_t* c) {
   bool quantized = cover_has_quantized(c);
+  size_t before = c->covers.count;
   int level = 0, rows = cover_has_rows(c), pairs = cover_has_pairs(c);
   for (int i = 2 * rows + pairs; i >= (quantized ? 0 : 1); --i) {
     if ((i & ~(2 * rows + pairs)) != 0) continue;
-    if (c->covers.count > 0 && c->build->level <= 1) break;
+    if (c->covers.count > before && c->build->level <= 1) break;
     RABBET_RETURN_IF_ERROR(cover_try(c,
                                      (recipe_t){.owner = -1,
                                                 .others = true,

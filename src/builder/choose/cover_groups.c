@@ -135,7 +135,7 @@ bool rabbet_cover_is_pair(const rabbet_coverer_t* c, size_t a, size_t b) {
                              rabbet_cover_node(c, b));
 }
 
-bool rabbet_cover_gather(rabbet_coverer_t* c, size_t i) {
+bool rabbet_cover_gather(rabbet_coverer_t* c, size_t i, int32_t* out_group) {
   const int32_t* readers = c->graph.readers + c->graph.first_readers[i];
   size_t count =
       (size_t)(c->graph.first_readers[i + 1] - c->graph.first_readers[i]);
@@ -146,9 +146,11 @@ bool rabbet_cover_gather(rabbet_coverer_t* c, size_t i) {
                                    rabbet_cover_node(c, (size_t)readers[k])))
       return false;
   int32_t group = c->groups[readers[0]];
+  *out_group = group;
   if (group == RABBET_COVER_NO_GROUP)
     rabbet_cover_set_add(&c->inside, readers[0]);
-  for (size_t k = i + 1; k < c->count && group != RABBET_COVER_NO_GROUP; ++k)
+  // Nodes that dequantize factors may come before the normalization.
+  for (size_t k = 0; k < c->count && group != RABBET_COVER_NO_GROUP; ++k)
     if (c->groups[k] == group) rabbet_cover_set_add(&c->inside, (int32_t)k);
   return cover_is_hidden(c, i);
 }

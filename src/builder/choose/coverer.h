@@ -47,8 +47,8 @@ void rabbet_cover_prologues(rabbet_coverer_t* c);
 // Whether both are free, and products that one kernel may compute.
 bool rabbet_cover_is_pair(const rabbet_coverer_t* c, size_t a, size_t b);
 // Sets c->inside to node i, a free normalization, and the group of the products
-// that read it, or the only one. False if others read it.
-bool rabbet_cover_gather(rabbet_coverer_t* c, size_t i);
+// that read it, or, if they have none, the only one. False if others read it.
+bool rabbet_cover_gather(rabbet_coverer_t* c, size_t i, int32_t* out_group);
 // Adds to c->inside the nodes that make the factors of a quantized product, and
 // those that dequantize tensors added to its result.
 bool rabbet_cover_take_factors(rabbet_coverer_t* c, size_t product,

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from . import families
-from .ranks import ROOT, WITH
-from .test_tensor import CACHES, IDS, made
+torch = pytest.importorskip("torch")
+
+from . import families  # noqa: E402
+from .ranks import ROOT, WITH  # noqa: E402
+from .test_tensor import CACHES, IDS, made  # noqa: E402
 
 WORKER = Path(__file__).with_name("split_worker.py")
 SECONDS = 100

@@ -607,10 +607,14 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
 DEVICE void ask_for_rows(const ELEMENT* rows, int64_t step, uint32_t first,
                          uint32_t keys) {
 #ifndef RABBET_STAND_IN
-  enum { STEP = TILE * KEY_WARPS * SPLITS, LINE = 128 / sizeof(ELEMENT) };
+  enum {
+    STEP = TILE * KEY_WARPS * SPLITS,
+    LINE = 128 / sizeof(ELEMENT),
+    TILES = 4,  // of later ones there is time to hear
+  };
   uint32_t key = first + threadIdx.x % 32 % TILE;
 #pragma unroll
-  for (int i = 0; i < 4; ++i, key += STEP)
+  for (int i = 0; i < TILES; ++i, key += STEP)
 #pragma unroll
     for (int column = 0; column < HEAD; column += LINE)
       if (key < keys)
@@ -637,7 +641,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS * KEY_WARPS)
   mask += batch * p.mask[0] + first * p.mask[1];
 #endif
   uint32_t key = (part * KEY_WARPS + key_warp) * TILE;
-#if SPLITS > 1
+#if SPLITS > 1 && !BAND
   ask_for_rows(k, p.k[2], key, p.keys);
   ask_for_rows(v, p.v[2], key, p.keys);
 #endif

@@ -228,8 +228,8 @@ DEVICE void receive(const direct_t& d, const char* x, char* y, uint32_t number,
 
 extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
     direct(const char* x, char* y, direct_t d) {
-  int32_t lines = (d.bytes + DIRECT_DATA - 1) / DIRECT_DATA;
   turn_t turn;
+  int32_t lines = (d.bytes + DIRECT_DATA - 1) / DIRECT_DATA;
   if (thread_of() >= lines) return;
   // Before the counter is needed, so that both are read at once.
   uint64_t own = given(d, x, d.rank, thread_of());
@@ -306,9 +306,9 @@ DEVICE void receive_sums(const direct_t& d, const share_t& s, char* y,
 
 extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
     direct_two_steps(const char* x, char* y, direct_t d) {
+  turn_t turn;
   int32_t j = thread_of();
   share_t s = share_of(d, j);
-  turn_t turn;
   if (j >= s.lines) return;
   uint32_t number = number_after(*counter_of(d));
   send_shares(d, s, x, number, j);

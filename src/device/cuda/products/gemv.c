@@ -35,6 +35,9 @@ enum {
   GEMV_TACTICS = 4 * GEMV_WIDTHS,
   GEMV_SPLITS = 3,
   GEMV_LEAST_K = 512,  // for several warps
+  // Sums of a warp: with many a thread has no registers left for loads in
+  // flight, and a lane can have one at the end.
+  GEMV_SUMS = 16,
 };
 
 // What the group computes: pair.plain is a product with its epilogue.
@@ -47,7 +50,7 @@ typedef struct gemv_kernel_t {
   rabbet_cuda_node_t node;
   gemv_parts_t parts;
   rabbet_dtype_t dtype;
-  int64_t element;  // bytes
+  int64_t element, scale;  // bytes
   int rows, columns, lanes, split;
   CUfunction dot, spread, single;
 } gemv_kernel_t;
@@ -88,6 +91,7 @@ static bool gemv_stays(const rabbet_group_t* group, const gemv_parts_t* parts,
 static rabbet_dtype_t gemv_type(const rabbet_group_t* group,
                                 const gemv_parts_t* parts) {
   rabbet_dtype_t dtype = group->values[group->outputs[0]].dtype;
+  if (group->output_count != 1) return RABBET_DTYPE_NONE;
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     const rabbet_group_value_t* value =
         &group->values[rabbet_group_boundary(group, i)];
@@ -132,6 +136,14 @@ static rabbet_status_t gemv_offer(rabbet_proposal_t* proposal, int tactic) {
   return rabbet_offer(proposal->propose, proposal->sink, &candidate);
 }
 
+// Whether a lane can have a sum of each.
+static bool gemv_has_room(const gemv_parts_t* parts, int tactic) {
+  int at = tactic % GEMV_TACTICS;
+  int sums =
+      gemv_rows[at / GEMV_WIDTHS] * gemv_widths[at % GEMV_WIDTHS].columns;
+  return (parts->pair.weights >= 0 ? 2 * sums : sums) <= GEMV_SUMS;
+}
+
 static rabbet_status_t cuda_gemv_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
   const rabbet_group_t* group = propose->group;
@@ -141,10 +153,7 @@ static rabbet_status_t cuda_gemv_body(rabbet_proposal_t* proposal) {
   const gemv_offer_t* offer = proposal->context;
   int first = offer->rows * GEMV_WIDTHS;
   int widths = propose->optimization_level >= 2 ? GEMV_WIDTHS : 1;
-  int most = offer->parts->pair.weights >= 0 ? 8 : 16;
-  // With many sums a thread has no registers left for loads in flight.
-  while (gemv_rows[first / GEMV_WIDTHS] * gemv_widths[widths - 1].columns >
-         most)
+  while (widths > 0 && !gemv_has_room(offer->parts, first + widths - 1))
     --widths;
   assert(widths > 0);
   int splits =
@@ -172,7 +181,7 @@ static bool gemv_splits(const rabbet_matmul_shape_t* s) {
 static bool gemv_wants(const rabbet_matmul_shape_t* s,
                        const gemv_parts_t* parts) {
   if (!gemv_is_joint(parts)) return gemv_is_thin(s) || gemv_is_small(s);
-  return s->m <= GEMV_ROWS && s->a_column == 1 && s->b_row == 1;
+  return s->m <= GEMV_ROWS && s->k > 0 && s->a_column == 1 && s->b_row == 1;
 }
 
 static rabbet_status_t gemv_propose_parts(const rabbet_propose_t* propose,
@@ -218,11 +227,10 @@ static rabbet_status_t gemv_find_parts(gemv_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static const char* gemv_scale_type(const gemv_kernel_t* kernel,
-                                   const rabbet_group_t* group) {
+static rabbet_dtype_t gemv_scale_type(const gemv_kernel_t* kernel,
+                                      const rabbet_group_t* group) {
   int32_t scale = kernel->parts.rows.scale;
-  return rabbet_cuda_type(scale < 0 ? kernel->dtype
-                                    : group->values[scale].dtype);
+  return scale < 0 ? kernel->dtype : group->values[scale].dtype;
 }
 
 static rabbet_status_t gemv_add(gemv_kernel_t* kernel,
@@ -238,8 +246,8 @@ static rabbet_status_t gemv_add(gemv_kernel_t* kernel,
            "#define OTHER %d\n",
            rabbet_cuda_type(kernel->dtype), kernel->rows, kernel->columns,
            kernel->lanes, kernel->split, parts->rows.is_normalized,
-           gemv_scale_type(kernel, spec->group), parts->rows.scale >= 0,
-           parts->pair.weights >= 0, parts->pair.other);
+           rabbet_cuda_type(gemv_scale_type(kernel, spec->group)),
+           parts->rows.scale >= 0, parts->pair.weights >= 0, parts->pair.other);
   return rabbet_cuda_layers_add(&kernel->node, &plain, "products/gemv.cu",
                                 begin, "device/cuda/products/gemv.cuh");
 }
@@ -251,7 +259,8 @@ static rabbet_status_t cuda_gemv_program(rabbet_cuda_node_t* base,
   RABBET_RETURN_IF_ERROR(gemv_find_parts(kernel, spec, &fits));
   if (fits) kernel->dtype = gemv_type(spec->group, &kernel->parts);
   if (!fits || !gemv_computes(kernel->dtype) || spec->tactic < 0 ||
-      spec->tactic >= GEMV_SPLITS * GEMV_TACTICS)
+      spec->tactic >= GEMV_SPLITS * GEMV_TACTICS ||
+      !gemv_has_room(&kernel->parts, spec->tactic))
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "cuda.gemv computes products with one floating type, "
                          "all LINEAR, with an epilogue, and a normalization of "
@@ -264,6 +273,7 @@ static rabbet_status_t cuda_gemv_program(rabbet_cuda_node_t* base,
   kernel->lanes = gemv_widths[tactic % GEMV_WIDTHS].lanes;
   kernel->split = 1 << spec->tactic / GEMV_TACTICS;
   kernel->element = rabbet_dtype_bits(kernel->dtype) / 8;
+  kernel->scale = rabbet_dtype_bits(gemv_scale_type(kernel, spec->group)) / 8;
   RABBET_RETURN_IF_ERROR(gemv_add(kernel, spec));
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_function(base, 0, "dot", &kernel->dot));
@@ -447,12 +457,13 @@ static rabbet_status_t cuda_gemv_enqueue(rabbet_kernel_t* base,
                                          const rabbet_kernel_call_t* call) {
   const gemv_kernel_t* kernel = (const gemv_kernel_t*)base;
   int64_t turns = rabbet_matmul_turns(&state->shape);
-  // Scales may be FLOAT beside a narrow type.
   const struct {
     int input;
     int64_t bytes;
-  } factors[] = {
-      {state->a, 16}, {state->b, 16}, {state->second, 16}, {state->scale, 32}};
+  } factors[] = {{state->a, 16},
+                 {state->b, 16},
+                 {state->second, 16},
+                 {state->scale, 16 / kernel->element * kernel->scale}};
   bool vectors = state->has_vectors;
   for (int i = 0; i < 4; ++i)
     vectors = vectors && (factors[i].input < 0 ||

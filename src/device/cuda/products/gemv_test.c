@@ -102,6 +102,36 @@ static void shared_columns(void** state) {
   }
 }
 
+// What multiplies normalized rows may be FLOAT in a kernel that computes in
+// HALF, and no other layer may read it then.
+static void scale_that_is_added(void** state) {
+  rabbet_cuda_device_t* device = *state;
+  for (int i = 0; i < 2; ++i) {
+    kernel_case_t c;
+    kernel_case_begin(&c, &device->base, RABBET_DTYPE_HALF);
+    int32_t x = kernel_case_input(&c, KERNEL_DIMS(1, 64), false);
+    int32_t numbers = kernel_case_input(&c, KERNEL_DIMS(1, 64), true);
+    int32_t others = kernel_case_input(&c, KERNEL_DIMS(1, 64), true);
+    int32_t y = kernel_case_op(
+        &c, "normalization",
+        KERNEL_ATTRS(KERNEL_INT("axes", 2), KERNEL_FLOAT("epsilon", 1e-5),
+                     KERNEL_BOOL("is_rms", true)),
+        KERNEL_INPUTS(x, numbers));
+    y = kernel_case_op(
+        &c, "matrix_multiply",
+        KERNEL_ATTRS(KERNEL_INT("op0", 0), KERNEL_INT("op1", 1)),
+        KERNEL_INPUTS(y, kernel_case_input(&c, KERNEL_DIMS(64, 64), true)));
+    kernel_case_output(
+        &c,
+        kernel_case_op(&c, "elementwise",
+                       KERNEL_ATTRS(KERNEL_INT("op", RABBET_ELEMENTWISE_SUM)),
+                       KERNEL_INPUTS(y, i ? numbers : others)));
+    int found = kernel_case_check(&c, &gemv_only);
+    assert_true(i ? found == 0 : found > 0);
+    kernel_case_end(&c);
+  }
+}
+
 // Many rows are left to the libraries.
 static void not_thin(void** state) {
   rabbet_cuda_device_t* device = *state;
@@ -121,6 +151,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(functions),
       cmocka_unit_test(shared_columns),
+      cmocka_unit_test(scale_that_is_added),
       cmocka_unit_test(not_thin),
   };
   return cmocka_run_group_tests(tests, stand_in_device_setup,

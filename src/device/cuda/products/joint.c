@@ -40,21 +40,27 @@ static bool joint_normalization(const rabbet_group_t* group,
          rabbet_node_int(node, "axes") == INT64_C(1)
                                               << (value->dims.rank - 1) &&
          rabbet_node_input(node, RABBET_NORMALIZE_BIAS) < 0 &&
-         rabbet_group_input_of(group, x) >= 0 &&
+         rabbet_group_input_of(group, x) >= 0 && out->scale != x &&
          (out->scale < 0 || (rabbet_group_input_of(group, out->scale) >= 0 &&
                              joint_is_line(&group->values[out->scale], value)));
 }
 
 // Copies the node, which reads `from` as the rows of a product or not at all.
+// No node reads the scale, whose type may be another, and no product the rows
+// before they are normalized.
 static bool joint_take(const rabbet_group_node_t* node, int32_t from,
                        int32_t to, size_t* products,
                        rabbet_cuda_normalized_t* out) {
   rabbet_group_node_t* own = &out->nodes[out->plain.node_count++];
   *own = *node;
-  for (size_t i = 1; i < node->input_count; ++i)
-    if (node->inputs[i] == from) return false;
-  if (node->input_count == 0 || node->inputs[0] != from) return true;
-  if (!joint_is(node, RABBET_OP_MATRIX_MULTIPLY) || *products == PRODUCTS ||
+  for (size_t i = 0; i < node->input_count; ++i)
+    if ((i > 0 && node->inputs[i] == from) ||
+        (out->scale >= 0 && node->inputs[i] == out->scale))
+      return false;
+  bool is_product = joint_is(node, RABBET_OP_MATRIX_MULTIPLY);
+  if (node->input_count == 0 || node->inputs[0] != from)
+    return !is_product || node->inputs[0] != to;
+  if (!is_product || *products == PRODUCTS ||
       rabbet_node_int(node, "op0") != RABBET_MATRIX_NONE)
     return false;
   int32_t* inputs = out->inputs[(*products)++];

@@ -40,6 +40,8 @@ enum {
   WEIGHT_ONLY_PAIR_PIECES = 4,
   WEIGHT_ONLY_CLUSTERS = 3,  // of 1, 2 and 4 blocks
   WEIGHT_ONLY_CLUSTER_MAJOR = 9,
+  // Each block normalizes its rows anew.
+  WEIGHT_ONLY_NORMALIZED_ROWS = 8,
 };
 
 // A program, and what a block of it computes.
@@ -289,6 +291,8 @@ static rabbet_status_t weight_only_offer_type(rabbet_proposal_t* proposal,
   int64_t rows = rabbet_weight_only_rows(&group->values[product->x].dims);
   int bits = rabbet_dtype_bits(group->values[product->w].dtype);
   weight_only_blocks_t blocks;
+  if (parts->rows.is_normalized && rows > WEIGHT_ONLY_NORMALIZED_ROWS)
+    return rabbet_ok();
   bool fits = weight_only_blocks(group, product, &blocks);
   int first = WEIGHT_ONLY_FEW, last = WEIGHT_ONLY_FEW;
   if (fits && rows == 1 && !blocks.halves) {

@@ -170,7 +170,8 @@ template <bool WIDE>
 DEVICE void end_product(const weight_only_t& p, product_t& x, chunk_t* memory) {
   const float* factors = nullptr;
 #if NORMALIZED
-  factors = row_factors<WIDE, WORD, ROWS>(p, row_block(p) * ROWS, rows_left(p));
+  enum { OWN = WORD < 16 / sizeof(ELEMENT) ? WORD : 16 / sizeof(ELEMENT) };
+  factors = row_factors<WIDE, OWN, ROWS>(p, row_block(p) * ROWS, rows_left(p));
 #endif
   rows_t rows = find_rows(p, factors);
   sums_t sums = {};
