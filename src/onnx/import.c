@@ -118,7 +118,6 @@ static rabbet_status_t onnx_input_dims(const Onnx__TensorShapeProto* shape,
   return rabbet_ok();
 }
 
-// NULL: it has none.
 // What exporters write for each dimension that they do not know: paddle2onnx
 // "?", keras2onnx "None". Equal names would mean equal extents.
 static bool onnx_dim_is_unknown(const char* name) {
@@ -128,6 +127,7 @@ static bool onnx_dim_is_unknown(const char* name) {
   return false;
 }
 
+// NULL: it has none.
 static const char* onnx_dim_name(const Onnx__TensorShapeProto__Dimension* dim) {
   bool named =
       dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&

@@ -47,8 +47,7 @@ static int32_t swish(conformance_t* t, int32_t x) {
   return kernel_case_op(c, "elementwise", product, 1, pair, 2);
 }
 
-// Windows that reach into the padding, up to taps that meet nothing
-// else.
+// Windows that reach into the padding, up to taps that meet nothing else.
 static void convolution_taps(conformance_t* t) {
   kernel_case_t* c = &t->c;
   conformance_begin_product(t);

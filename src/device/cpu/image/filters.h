@@ -12,8 +12,10 @@ typedef struct rabbet_cpu_filters_t {
   int64_t groups;
   int64_t channels;  // of a group
   int64_t maps, planes, panels;
-  float* weights;  // [panels][planes][channels][RABBET_PANEL]
-  float* bias;     // of all columns of the panels
+  // [panels][planes][channels][RABBET_PANEL]; of small groups as
+  // grouped_convolution.c has them.
+  float* weights;
+  float* bias;  // of all columns of the panels
 } rabbet_cpu_filters_t;
 
 // The weights' extents, [maps][channels][window].

@@ -249,7 +249,8 @@ static void winograd_multiply(const winograd_call_t* call, int64_t panel,
         call->kernel->weights + (panel * PLANES + plane) * channels * PANEL;
     for (int64_t t = 0; t < count; ++t) {
       sums[t] = room->products + (plane * count + t) * PANEL;
-      memset(sums[t], 0, (size_t)width * sizeof(float));
+      // Vectors may go beyond the width.
+      memset(sums[t], 0, PANEL * sizeof(float));
     }
     for (int64_t k = 0; k < channels; k += DEPTH) {
       for (int64_t t = 0; t < count; ++t)
