@@ -3,10 +3,8 @@ in memory that all ranks map, by NCCL, and by torch's symmetric memory."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import rabbet as trt
 
-from .gpu_ranks import VARIANTS, gpus, in_turns
+from .gpu_ranks import VARIANTS, gpus, in_turns, run_ranks
 from .options import Options
 from .report import Section
 
@@ -253,17 +251,7 @@ def rank_main(job: Job, rank: int) -> None:
 
 def run_job(job: Job) -> Any:
     """The rows of rank 0; none if it failed."""
-    fork = multiprocessing.get_context("fork")
-    started = [
-        fork.Process(target=rank_main, args=(job, rank)) for rank in range(job.ranks)
-    ]
-    for process in started:
-        process.start()
-    until = time.monotonic() + SECONDS
-    for process in started:
-        process.join(max(until - time.monotonic(), 0))
-    for process in started:
-        process.kill()
+    run_ranks(rank_main, [(job, rank) for rank in range(job.ranks)], SECONDS)
     done = job.result(0)
     return pickle.loads(done.read_bytes()) if done.exists() else {}
 

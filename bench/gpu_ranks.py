@@ -207,16 +207,15 @@ def rank_main(job: Job, source: Weights, drawn: Drawn, rank: int) -> None:
 # ---- The subject ----
 
 
-def run_wave(jobs: list[Job], source: Weights, drawn: Drawn) -> None:
+def run_ranks(
+    target: Callable[..., None], arguments: list[tuple[Any, ...]], seconds: float
+) -> None:
+    """Forks a process for each of the arguments; those that take longer are killed."""
     fork = multiprocessing.get_context("fork")
-    started = [
-        fork.Process(target=rank_main, args=(job, source, drawn, rank))
-        for job in jobs
-        for rank in range(job.ranks)
-    ]
+    started = [fork.Process(target=target, args=each) for each in arguments]
     for process in started:
         process.start()
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + seconds
     for process in started:
         process.join(max(until - time.monotonic(), 0))
     for process in started:
@@ -274,7 +273,8 @@ def run(options: Options) -> list[Section]:
     logits: dict[str, dict[int, Any]] = {case: {} for case in cases}
     for number, wave in enumerate(waves(gpus(), job), 1):
         print(f"  wave {number}", flush=True)
-        run_wave(wave, source, drawn)
+        ranks = [(j, source, drawn, rank) for j in wave for rank in range(j.ranks)]
+        run_ranks(rank_main, ranks, SECONDS)
         for each in wave:
             if not all(each.result(rank).exists() for rank in range(each.ranks)):
                 print(f"  {each.ranks} ranks: no results", flush=True)

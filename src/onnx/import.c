@@ -118,8 +118,8 @@ static rabbet_status_t onnx_input_dims(const Onnx__TensorShapeProto* shape,
   return rabbet_ok();
 }
 
-// What exporters write for each dimension that they do not know: paddle2onnx
-// "?", keras2onnx "None". Equal names would mean equal extents.
+// Names that exporters write for each dimension that they do not know:
+// paddle2onnx "?", keras2onnx "None". Equal names would mean equal extents.
 static bool onnx_dim_is_unknown(const char* name) {
   static const char* const names[] = {"", "?", "-1", "None"};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)

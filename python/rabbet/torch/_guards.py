@@ -29,7 +29,7 @@ def _environment(program: torch.export.ExportedProgram) -> Any:
     return None
 
 
-# What torch writes guards with.
+# Operators of torch's guards.
 _OPERATORS: dict[type[ast.AST], Any] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
     ast.Pow: lambda a, b: a**b, ast.FloorDiv: integers.FloorDiv, ast.Mod: integers.PythonMod,
@@ -60,12 +60,9 @@ def _written(node: ast.AST, names: Mapping[str, Any]) -> Any:
     raise ValueError(ast.unparse(node))
 
 
-def _read(program: torch.export.ExportedProgram, text: str) -> sympy.Basic:
-    """A guard that the program has as text, which is all that a saved one keeps."""
-    inputs = {
-        node.name: node.meta.get("val")
-        for node in program.graph.find_nodes(op="placeholder")
-    }
+def _read(inputs: Mapping[str, Any], text: str) -> sympy.Basic:
+    """A guard that a program has as text, which is all that a saved one keeps. inputs: the
+    program's, by name."""
     names: dict[str, Any] = {}
 
     def named(found: re.Match[str]) -> str:
@@ -93,7 +90,9 @@ def conditions(
     environment = _environment(program)
     found: dict[sympy.Basic, None] = {}
     if environment is not None and not environment.var_to_sources:  # it was loaded
-        found = dict.fromkeys(_read(program, text) for text in texts)
+        nodes = program.graph.find_nodes(op="placeholder")
+        inputs = {node.name: node.meta.get("val") for node in nodes}
+        found = dict.fromkeys(_read(inputs, text) for text in texts)
         return [expr for expr in found if expr not in (sympy.true, sympy.false)]
     for guard in environment.guards if environment is not None else ():
         expr = environment.replace(guard.expr)

@@ -40,7 +40,7 @@ def _grouped_mm(
                 g.scalar(1, _INT64))  # fmt: skip
     behind = g.op("GreaterOrEqual", g.op("Unsqueeze", rows, g.ints([1])), g.to(ends, _INT64))
     groups = g.op("ReduceSum", g.cast(behind, _INT64), g.ints([1]), keepdims=0)
-    # What rows behind the last group get is not defined.
+    # Results of rows behind the last group are not defined.
     groups = g.op("Min", groups, g.scalar(weights.shape[0] - 1, _INT64))
     own = g.op("Gather", weights, groups, axis=0)
     product = g.op("MatMul", g.op("Unsqueeze", x, g.ints([1])), own)

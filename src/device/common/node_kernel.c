@@ -19,6 +19,21 @@ bool rabbet_node_is_log_softmax(const rabbet_group_t* group) {
          group->outputs[0] == group->nodes[1].outputs[0];
 }
 
+bool rabbet_node_reads(const rabbet_group_node_t* node, int32_t value) {
+  for (size_t i = 0; i < node->input_count; ++i)
+    if (node->inputs[i] == value) return true;
+  return false;
+}
+
+bool rabbet_group_reads_first(const rabbet_group_t* group, int32_t a,
+                              int32_t b) {
+  for (size_t i = 0; i < group->node_count; ++i) {
+    if (rabbet_node_reads(&group->nodes[i], a)) return true;
+    if (rabbet_node_reads(&group->nodes[i], b)) return false;
+  }
+  return true;
+}
+
 int32_t rabbet_node_output_of(const rabbet_group_t* group,
                               const rabbet_group_node_t* node, size_t index) {
   assert(index < node->output_count);

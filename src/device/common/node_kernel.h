@@ -29,6 +29,10 @@ static inline int32_t rabbet_node_input(const rabbet_group_node_t* node,
                                         size_t index) {
   return index < node->input_count ? node->inputs[index] : -1;
 }
+bool rabbet_node_reads(const rabbet_group_node_t* node, int32_t value);
+// Whether the first node that reads a or b reads a; true if none does.
+bool rabbet_group_reads_first(const rabbet_group_t* group, int32_t a,
+                              int32_t b);
 // The position of the node's output `index` in the group's outputs; -1: it is
 // unused.
 int32_t rabbet_node_output_of(const rabbet_group_t* group,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "device/common/node_kernel.h"
 #include "ops/enums.h"
 
 enum { WEIGHTS = 0, SCALE = 1, ZERO_POINT = 2 };
@@ -122,12 +123,6 @@ static bool weight_matrix(const rabbet_group_t* group,
                         out->is_turned, &out->zeros));
 }
 
-static bool weight_reads(const rabbet_group_node_t* node, int32_t value) {
-  for (size_t i = 0; i < node->input_count; ++i)
-    if (node->inputs[i] == value) return true;
-  return false;
-}
-
 // A product whose second factor alone is made by the node, and is read by it
 // only.
 static bool weight_is_product(const rabbet_group_t* group,
@@ -183,13 +178,9 @@ static bool weight_second(const rabbet_group_t* group,
 // with.
 static void weight_order(const rabbet_group_t* group,
                          const rabbet_group_node_t** products) {
-  const rabbet_group_node_t* begin = NULL;
-  for (size_t i = group->node_count; i-- > 0;)
-    if (!rabbet_op_is(group->nodes[i].op, RABBET_OP_MATRIX_MULTIPLY) &&
-        (weight_reads(&group->nodes[i], products[0]->outputs[0]) ||
-         weight_reads(&group->nodes[i], products[1]->outputs[0])))
-      begin = &group->nodes[i];
-  if (!begin || weight_reads(begin, products[0]->outputs[0])) return;
+  if (rabbet_group_reads_first(group, products[0]->outputs[0],
+                               products[1]->outputs[0]))
+    return;
   const rabbet_group_node_t* second = products[0];
   products[0] = products[1];
   products[1] = second;

@@ -43,10 +43,11 @@ bool rabbet_cpu_filters_window(const rabbet_group_t* group,
 }
 
 rabbet_status_t rabbet_cpu_filters_place(const rabbet_cpu_filters_t* filters,
-                                         const rabbet_dims_t* x,
-                                         const rabbet_dims_t* y,
+                                         const rabbet_dims_t* dims,
                                          rabbet_cpu_windows_t* out_windows) {
   const rabbet_group_node_t* node = filters->node.node;
+  const rabbet_dims_t *x = &dims[node->inputs[RABBET_CONVOLUTION_INPUT]],
+                      *y = &dims[node->outputs[0]];
   const rabbet_dims_t* w = rabbet_cpu_filters_dims(filters->node.group);
   int64_t before[RABBET_MAX_RANK], after[RABBET_MAX_RANK];
   int64_t channels = filters->channels * filters->groups;
@@ -73,6 +74,24 @@ rabbet_status_t rabbet_cpu_filters_place(const rabbet_cpu_filters_t* filters,
   }
   s->images = y->d[0];
   return rabbet_ok();
+}
+
+rabbet_status_t rabbet_cpu_filters_begin(rabbet_kernel_t* base,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         size_t bytes, void** out_state) {
+  const rabbet_cpu_filters_t* filters = (const rabbet_cpu_filters_t*)base;
+  *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_finish_check(
+      filters->node.group, &filters->finish, shapes->dims));
+  return rabbet_node_state_allocate(base, bytes, out_state);
+}
+
+int64_t rabbet_cpu_filters_taps(const rabbet_group_t* group) {
+  const rabbet_dims_t* w = rabbet_cpu_filters_dims(group);
+  int64_t taps = 1;
+  for (int32_t i = 2; i < w->rank; ++i)
+    taps *= w->d[i];
+  return taps;
 }
 
 int64_t rabbet_cpu_filters_width(const rabbet_cpu_filters_t* filters,

@@ -38,11 +38,18 @@ typedef struct rabbet_cpu_windows_t {
   int64_t before[RABBET_CPU_AXES], in[RABBET_CPU_AXES], out[RABBET_CPU_AXES];
   int64_t images;
 } rabbet_cpu_windows_t;
-// OUT_OF_RANGE if x has other channels than the kernel.
+// For dims of the group's values. OUT_OF_RANGE if the input has other channels
+// than the kernel.
 rabbet_status_t rabbet_cpu_filters_place(const rabbet_cpu_filters_t* filters,
-                                         const rabbet_dims_t* x,
-                                         const rabbet_dims_t* y,
+                                         const rabbet_dims_t* dims,
                                          rabbet_cpu_windows_t* out_windows);
+// Makes the state of a prepared kernel, of `bytes`, which is zero, and checks
+// what the finish reads.
+rabbet_status_t rabbet_cpu_filters_begin(rabbet_kernel_t* base,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         size_t bytes, void** out_state);
+// Elements of a window.
+int64_t rabbet_cpu_filters_taps(const rabbet_group_t* group);
 // Maps in a panel.
 int64_t rabbet_cpu_filters_width(const rabbet_cpu_filters_t* filters,
                                  int64_t panel);

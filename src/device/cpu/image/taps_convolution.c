@@ -80,12 +80,9 @@ static void taps_pack(const rabbet_cpu_filters_t* kernel, const float* from) {
 
 static rabbet_status_t cpu_taps_create(const rabbet_kernel_spec_t* spec,
                                        rabbet_kernel_t** out_kernel) {
-  const rabbet_dims_t* w = rabbet_cpu_filters_dims(spec->group);
-  int64_t taps = 1;
-  for (int32_t i = 2; i < w->rank; ++i)
-    taps *= w->d[i];
-  return rabbet_cpu_filters_create(spec, &rabbet_cpu_taps, taps, taps_pack,
-                                   out_kernel);
+  return rabbet_cpu_filters_create(spec, &rabbet_cpu_taps,
+                                   rabbet_cpu_filters_taps(spec->group),
+                                   taps_pack, out_kernel);
 }
 
 // ---- Geometry --------------------------------------------------------------
@@ -108,17 +105,13 @@ static rabbet_status_t cpu_taps_prepare(rabbet_kernel_t* base,
                                         cpu_taps_state_t** out_state,
                                         size_t* out_workspace) {
   const rabbet_cpu_filters_t* kernel = (const rabbet_cpu_filters_t*)base;
-  const rabbet_group_node_t* node = kernel->node.node;
   cpu_taps_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_cpu_finish_check(
-      kernel->node.group, &kernel->finish, shapes->dims));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
-  rabbet_status_t status = rabbet_cpu_filters_place(
-      kernel, &shapes->dims[node->inputs[RABBET_CONVOLUTION_INPUT]],
-      &shapes->dims[node->outputs[0]], &state->at);
+      rabbet_cpu_filters_begin(base, shapes, sizeof(*state), (void**)&state));
+  rabbet_status_t status =
+      rabbet_cpu_filters_place(kernel, shapes->dims, &state->at);
   if (rabbet_is_ok(status)) taps_lay_out(shapes->threads, state, out_workspace);
   return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }

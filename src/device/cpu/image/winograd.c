@@ -25,7 +25,7 @@ enum {
 };
 
 typedef struct cpu_winograd_state_t {
-  int64_t before[2], in[2], out[2];
+  rabbet_cpu_windows_t at;
   int64_t across, down;  // tiles of an image
   int64_t tiles;         // of all images
   int64_t block, blocks;
@@ -121,37 +121,12 @@ static rabbet_status_t cpu_winograd_create(const rabbet_kernel_spec_t* spec,
 
 // ---- Geometry --------------------------------------------------------------
 
-static rabbet_status_t winograd_resolve(const rabbet_cpu_filters_t* kernel,
-                                        const rabbet_dims_t* x,
-                                        const rabbet_dims_t* y,
-                                        cpu_winograd_state_t* s) {
-  const rabbet_group_node_t* node = kernel->node.node;
-  const int64_t size[] = {WINDOW, WINDOW};
-  int64_t after[RABBET_MAX_RANK], before[RABBET_MAX_RANK];
-  rabbet_window_t window;
-  if (x->rank != 4 || x->d[1] != kernel->channels)
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "layer '%s': the input has %lld channels; the kernel "
-                         "takes %lld",
-                         node->name, (long long)x->d[1],
-                         (long long)kernel->channels);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_window_read(node->attrs, node->op->attr_count, 2, size, &window));
-  rabbet_window_pads(&window, x->d + 2, y->d + 2, before, after);
-  for (int i = 0; i < 2; ++i) {
-    s->in[i] = x->d[i + 2];
-    s->out[i] = y->d[i + 2];
-    s->before[i] = before[i];
-  }
-  s->down = rabbet_ceildiv(s->out[0], (int64_t)OUT);
-  s->across = rabbet_ceildiv(s->out[1], (int64_t)OUT);
-  s->tiles = y->d[0] * s->down * s->across;
-  return rabbet_ok();
-}
-
 static void winograd_lay_out(const rabbet_cpu_filters_t* kernel, int threads,
                              cpu_winograd_state_t* s, size_t* out_workspace) {
   int64_t team = rabbet_cpu_slots(threads);
+  s->down = rabbet_ceildiv(s->at.out[0], (int64_t)OUT);
+  s->across = rabbet_ceildiv(s->at.out[1], (int64_t)OUT);
+  s->tiles = s->at.images * s->down * s->across;
   s->blocks = rabbet_ceildiv(s->tiles, (int64_t)TILES);
   s->block = s->blocks ? rabbet_ceildiv(s->tiles, s->blocks) : 0;
   s->parts =
@@ -170,17 +145,13 @@ static rabbet_status_t cpu_winograd_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     cpu_winograd_state_t** out_state, size_t* out_workspace) {
   const rabbet_cpu_filters_t* kernel = (const rabbet_cpu_filters_t*)base;
-  const rabbet_group_node_t* node = kernel->node.node;
   cpu_winograd_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_cpu_finish_check(
-      kernel->node.group, &kernel->finish, shapes->dims));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
-  rabbet_status_t status = winograd_resolve(
-      kernel, &shapes->dims[node->inputs[RABBET_CONVOLUTION_INPUT]],
-      &shapes->dims[node->outputs[0]], state);
+      rabbet_cpu_filters_begin(base, shapes, sizeof(*state), (void**)&state));
+  rabbet_status_t status =
+      rabbet_cpu_filters_place(kernel, shapes->dims, &state->at);
   if (rabbet_is_ok(status))
     winograd_lay_out(kernel, shapes->threads, state, out_workspace);
   return rabbet_node_state_finish(base, state, status, (void**)out_state);
@@ -223,15 +194,15 @@ static void winograd_spread_tiles(const winograd_call_t* call, int64_t first,
     winograd_place_t place = winograd_place(s, first + t);
     const float* pixels[PLANES];
     for (int i = 0; i < PLANES; ++i) {
-      int64_t row = place.row + i / IN - s->before[0];
-      int64_t column = place.column + i % IN - s->before[1];
+      int64_t row = place.row + i / IN - s->at.before[0];
+      int64_t column = place.column + i % IN - s->at.before[1];
       bool inside =
-          row >= 0 && row < s->in[0] && column >= 0 && column < s->in[1];
+          row >= 0 && row < s->at.in[0] && column >= 0 && column < s->at.in[1];
       pixels[i] =
-          inside
-              ? call->x + ((place.image * s->in[0] + row) * s->in[1] + column) *
-                              channels
-              : room->zeros;
+          inside ? call->x + ((place.image * s->at.in[0] + row) * s->at.in[1] +
+                              column) *
+                                 channels
+                 : room->zeros;
     }
     call->vectors->winograd_input(pixels, channels, room->spread + t * channels,
                                   count * channels);
@@ -275,10 +246,11 @@ static void winograd_gather_tiles(const winograd_call_t* call, int64_t panel,
     winograd_place_t place = winograd_place(s, first + t);
     for (int i = 0; i < OUT * OUT; ++i) {
       int64_t row = place.row + i / OUT, column = place.column + i % OUT;
-      bool inside = row < s->out[0] && column < s->out[1];
-      int64_t at = ((place.image * s->out[0] + row) * s->out[1] + column) *
-                       kernel->maps +
-                   map;
+      bool inside = row < s->at.out[0] && column < s->at.out[1];
+      int64_t at =
+          ((place.image * s->at.out[0] + row) * s->at.out[1] + column) *
+              kernel->maps +
+          map;
       tile.y[i] = inside ? call->y + at : NULL;
       tile.added[i] = inside && call->added ? call->added + at : NULL;
     }

@@ -103,8 +103,8 @@ typedef struct rabbet_panel_t {
   int64_t count, column, width;
 } rabbet_panel_t;
 
-// What becomes of a convolution's sums: x sigmoid(x) if it `gates`, what is
-// added, then bounds.
+// Operations on a convolution's sums: x sigmoid(x) if it `gates`, an addition,
+// then bounds.
 typedef struct rabbet_finish_t {
   bool gates;
   float low, high;  // infinite where there are none

@@ -40,7 +40,7 @@ enum {
   GEMV_SUMS = 16,
 };
 
-// What the group computes: pair.plain is a product with its epilogue.
+// The parts of a group: pair.plain is a product with its epilogue.
 typedef struct gemv_parts_t {
   rabbet_cuda_normalized_t rows;
   rabbet_cuda_pair_t pair;

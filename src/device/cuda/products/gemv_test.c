@@ -102,8 +102,8 @@ static void shared_columns(void** state) {
   }
 }
 
-// What multiplies normalized rows may be FLOAT in a kernel that computes in
-// HALF, and no other layer may read it then.
+// The scale of normalized rows may be FLOAT in a kernel that computes in HALF,
+// so that no other layer of the group may read it.
 static void scale_that_is_added(void** state) {
   rabbet_cuda_device_t* device = *state;
   for (int i = 0; i < 2; ++i) {

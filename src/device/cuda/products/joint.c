@@ -98,12 +98,6 @@ bool rabbet_cuda_normalized_parse(const rabbet_group_t* group,
 
 // ---- The pair --------------------------------------------------------------
 
-static bool joint_reads(const rabbet_group_node_t* node, int32_t value) {
-  for (size_t i = 0; i < node->input_count; ++i)
-    if (node->inputs[i] == value) return true;
-  return false;
-}
-
 bool rabbet_cuda_epilogue_operand(const rabbet_group_t* group,
                                   const rabbet_dims_t* dims, int32_t value,
                                   int* out_operand) {
@@ -128,21 +122,17 @@ bool rabbet_cuda_epilogue_operand(const rabbet_group_t* group,
 static size_t joint_products(const rabbet_group_t* group,
                              size_t places[PRODUCTS]) {
   size_t count = 0;
-  bool swap = false, is_known = false;
   for (size_t i = 0; i < group->node_count; ++i)
     if (joint_is(&group->nodes[i], RABBET_OP_MATRIX_MULTIPLY)) {
       if (count == PRODUCTS) return PRODUCTS + 1;
       places[count++] = i;
     }
   if (count < PRODUCTS) return count;
-  int32_t a = group->nodes[places[0]].outputs[0],
-          b = group->nodes[places[1]].outputs[0];
-  for (size_t i = 0; i < group->node_count && !is_known; ++i) {
-    swap = !joint_reads(&group->nodes[i], a);
-    is_known = !swap || joint_reads(&group->nodes[i], b);
-  }
-  size_t first = places[swap];
-  places[1] = places[!swap];
+  if (rabbet_group_reads_first(group, group->nodes[places[0]].outputs[0],
+                               group->nodes[places[1]].outputs[0]))
+    return count;
+  size_t first = places[1];
+  places[1] = places[0];
   places[0] = first;
   return count;
 }

@@ -1,4 +1,4 @@
-// What the kernel of a product of few rows computes besides it and its
+// Layers that the kernel of a product of few rows computes besides it and its
 // epilogue: the RMS normalization that makes its rows, and a second product of
 // the same rows, whose result the epilogue combines with the first one's, as
 // the gated perceptrons of decoders do.

@@ -53,7 +53,7 @@ DEVICE const float* row_factors(const weight_only_t& p, int32_t row,
   return factors;
 }
 
-// What the lane's elements from k on are multiplied with beside the factor.
+// Multiplies the N elements from k on by the normalization's scale.
 template <int N>
 DEVICE void multiply_by_numbers(const weight_only_t& p, int32_t k, float* x) {
 #if SCALED

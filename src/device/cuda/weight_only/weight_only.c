@@ -52,7 +52,7 @@ typedef struct weight_only_form_t {
   int64_t received;  // where a cluster's sums come to, in floats
 } weight_only_form_t;
 
-// What a group computes: `product` is the rest of it without `rows`.
+// The parts of a group: `product` is the rest of it without `rows`.
 typedef struct weight_only_parts_t {
   rabbet_cuda_normalized_t rows;
   rabbet_weight_only_t product;
