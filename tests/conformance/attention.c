@@ -278,21 +278,12 @@ static int32_t shared_heads(conformance_t* t, const attention_case_t* a,
   return kernel_case_op(&t->c, "shuffle", merged, 1, &y, 1);
 }
 
-// Heads that share keys. Few queries are rows of one block, and blocks of a
-// cluster split many keys; more of them are also cuDNN's, which reads keys of
-// fewer heads.
-static void attention_shared(conformance_t* t) {
-  static const int64_t keys[] = {7, 40, 150, 290, 560, 1100};
-  static const int64_t widths[] = {24, 32, 64, 72, 128},
-                       shares[] = {1, 2, 3, 4};
+// Attention of heads of which `share` neighbouring ones read the same keys.
+static void attention_of_heads(conformance_t* t, const attention_case_t* a,
+                               rabbet_dtype_t dtype, int64_t share,
+                               int32_t (*mask)(conformance_t*, int32_t)) {
   kernel_case_t* c = &t->c;
-  int64_t share = conformance_one_of(t, shares, 4);
-  attention_case_t a = {
-      1 + conformance_random(t, 2), share * (1 + conformance_random(t, 2)),
-      conformance_chance(t, 3) ? 6 + conformance_random(t, 55)
-                               : 1 + conformance_random(t, 7) % 5,
-      conformance_one_of(t, keys, 6), conformance_one_of(t, widths, 5)};
-  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  conformance_set_type(t, dtype);
   c->low = -1;
   c->high = 1;
   c->tf32 = true;
@@ -300,20 +291,92 @@ static void attention_shared(conformance_t* t) {
                  : c->dtype == RABBET_DTYPE_HALF ? 1e-3
                                                  : 3e-3;
   int32_t factors[] = {
-      kernel_case_input(c, KERNEL_DIMS(a.batch, a.heads, a.rows, a.width),
+      kernel_case_input(c, KERNEL_DIMS(a->batch, a->heads, a->rows, a->width),
                         false),
-      shared_heads(t, &a, share)};
+      shared_heads(t, a, share)};
   rabbet_attr_t turned[] = {conformance_int(t, "op0", 0),
                             conformance_int(t, "op1", 1)};
   rabbet_attr_t last_axis[] = {conformance_int(t, "axes", 1 << 3)};
   rabbet_attr_t plain[] = {conformance_int(t, "op0", 0),
                            conformance_int(t, "op1", 0)};
   int32_t y = kernel_case_op(c, "matrix_multiply", turned, 2, factors, 2);
-  y = masked(t, scaled(t, y));
+  y = mask(t, scaled(t, y));
   y = kernel_case_op(c, "softmax", last_axis, 1, &y, 1);
-  int32_t pair[] = {y, shared_heads(t, &a, share)};
+  int32_t pair[] = {y, shared_heads(t, a, share)};
   y = kernel_case_op(c, "matrix_multiply", plain, 2, pair, 2);
   kernel_case_output(c, y);
+}
+
+// Few queries are rows of one block, and blocks of a cluster split many keys;
+// more of them are also cuDNN's, which reads keys of fewer heads.
+static void attention_shared(conformance_t* t) {
+  static const int64_t keys[] = {7, 40, 150, 290, 560, 1100};
+  static const int64_t widths[] = {24, 32, 64, 72, 128},
+                       shares[] = {1, 2, 3, 4};
+  int64_t share = conformance_one_of(t, shares, 4);
+  attention_case_t a = {
+      1 + conformance_random(t, 2), share * (1 + conformance_random(t, 2)),
+      conformance_chance(t, 3) ? 6 + conformance_random(t, 55)
+                               : 1 + conformance_random(t, 7) % 5,
+      conformance_one_of(t, keys, 6), conformance_one_of(t, widths, 5)};
+  attention_of_heads(t, &a, conformance_type(t, CONFORMANCE_REALS), share,
+                     masked);
+}
+
+// A mask that hides whole tiles of keys from blocks of queries, and all keys
+// from some queries. What hides is, if chosen, so high that hidden keys have
+// weights.
+static int32_t masked_by_tiles(conformance_t* t, int32_t scores) {
+  enum { BLOCK = 64 };
+  kernel_case_t* c = &t->c;
+  if (conformance_chance(t, 4)) return masked(t, scores);
+  rabbet_dims_t dims = c->values[scores].dims;
+  bool chooses = conformance_chance(t, 2), loses = conformance_chance(t, 3);
+  for (int32_t i = 0; i < 2; ++i)
+    if (conformance_chance(t, 2)) dims.d[i] = 1;
+  int64_t rows = dims.d[0] * dims.d[1] * dims.d[2], keys = dims.d[3];
+  int64_t first = 0, kept = 0;
+  uint8_t flags[1 << 17];
+  if (rows * keys > (int64_t)sizeof(flags)) return masked(t, scores);
+  for (int64_t row = 0; row < rows; ++row) {
+    if (row % dims.d[2] % BLOCK == 0) {
+      first = conformance_random(t, keys);
+      kept = conformance_random(t, keys - first) + 1;
+    }
+    bool none = loses && conformance_chance(t, 20);
+    for (int64_t i = 0; i < keys; ++i)
+      flags[row * keys + i] = !none && i >= first && i < first + kept &&
+                              (row % 2 == 0 || i % 7 != 3 || i == first);
+  }
+  const float low[] = {chooses && conformance_chance(t, 2) ? -8 : -0x1p14f};
+  if (!chooses) {
+    int32_t mask = kernel_case_input(c, dims, false);
+    float* numbers = c->reference[mask];
+    for (int64_t i = 0; i < rows * keys; ++i)
+      numbers[i] = flags[i] ? 0 : low[0];
+    return binary(t, RABBET_ELEMENTWISE_SUM, scores, mask);
+  }
+  bool keeps = conformance_chance(t, 2);
+  int32_t mask = kernel_case_typed_input(c, RABBET_DTYPE_BOOL, dims, false);
+  for (int64_t i = 0; i < rows * keys; ++i)
+    rabbet_store_int64(RABBET_DTYPE_BOOL, c->reference[mask], i,
+                       (flags[i] != 0) == keeps);
+  int32_t other = kernel_case_constant(c, KERNEL_DIMS(1, 1, 1, 1), low);
+  return chosen(t, mask, keeps ? scores : other, keeps ? other : scores);
+}
+
+// Many queries, which are blocks' own.
+static void attention_staged(conformance_t* t) {
+  static const int64_t rows[] = {60, 65, 130, 200};
+  static const int64_t keys[] = {33, 64, 100, 129, 300};
+  static const int64_t widths[] = {8, 24, 40, 64, 80, 128, 136, 192, 256};
+  int64_t share = 1 + conformance_random(t, 2);
+  attention_case_t a = {
+      1 + conformance_random(t, 2), share, conformance_one_of(t, rows, 4),
+      conformance_one_of(t, keys, 5), conformance_one_of(t, widths, 9)};
+  attention_of_heads(
+      t, &a, conformance_chance(t, 2) ? RABBET_DTYPE_HALF : RABBET_DTYPE_BF16,
+      share, masked_by_tiles);
 }
 
 static void attention(conformance_t* t) {
@@ -401,6 +464,7 @@ const conformance_family_t conformance_attention[] = {
     {"attention_masks", 12, attention_masks},
     {"attention_places", 12, attention_places},
     {"attention_shared", 8, attention_shared},
+    {"attention_staged", 12, attention_staged},
     {"moe", 60, moe},
     {0},
 };

@@ -24,10 +24,9 @@
 // each thread takes contiguous elements. Neighbouring warps read the same keys,
 // from the cache. Short sequences are bound by latency, long ones by the
 // exponentials and the first-level cache.
+#include "device/cuda/attention/softmax.cuh"
 #include "device/cuda/products/cluster.cuh"
 #include "device/cuda/products/mma.cuh"
-
-#include "device/cuda/attention/attention_params.h"
 
 enum {
   TILE = sizeof(ELEMENT) == 4 ? 16 : 32,  // keys
@@ -131,15 +130,12 @@ struct values_of {  // elements of 16 bits: a step is two blocks of 8 keys
   static __device__ __forceinline__ uint32_t row(uint32_t t, int i) {
     return 2 * t + (i & 1) + (i >> 1) * 8;
   }
-  static __device__ __forceinline__ uint32_t pair(float low, float high) {
-    return from_float<E>(low).bits | (uint32_t)from_float<E>(high).bits << 16;
-  }
   static __device__ __forceinline__ void weights(const float (*p)[4],
                                                  uint32_t* a) {
-    a[0] = pair(p[0][0], p[0][1]);
-    a[1] = pair(p[0][2], p[0][3]);
-    a[2] = pair(p[1][0], p[1][1]);
-    a[3] = pair(p[1][2], p[1][3]);
+    a[0] = pair_of<E>(p[0][0], p[0][1]);
+    a[1] = pair_of<E>(p[0][2], p[0][3]);
+    a[2] = pair_of<E>(p[1][0], p[1][1]);
+    a[3] = pair_of<E>(p[1][2], p[1][3]);
   }
   static __device__ __forceinline__ void column(const pack_type* rows, int j,
                                                 uint32_t* b) {
@@ -266,30 +262,6 @@ struct state_t {
   float results[SETS][COLUMNS][4];
 };
 
-// The maximum ignores NaN; the sum of the weights becomes NaN instead.
-DEVICE float highest(float a, float b) { return fmaxf(a, b); }
-DEVICE float finite_base(float most) { return most == -INFINITE ? 0 : most; }
-// e^x, precise enough for weights of 16 bits or TF32.
-DEVICE float power(float x) {
-  x *= 1.4426950408889634f;
-#ifdef RABBET_STAND_IN
-  return exp2f(x);
-#else
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#endif
-}
-// Reductions over the four threads that hold a row.
-DEVICE float highest_of_row(float x) {
-  x = highest(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return highest(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-DEVICE float sum_of_row(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
 // Turns scores into weights exp(score - most).
 DEVICE void weigh(float (*scores)[4], state_t& state) {
 #pragma unroll
@@ -339,15 +311,6 @@ DEVICE void add_values(const tile_t& tile, const float (*weights)[4],
 }
 
 // ---- The kernel ------------------------------------------------------------
-
-DEVICE float capped(const attend_t& p, float x) {
-  return CAP ? p.cap * tanhf(x / p.cap) : x;
-}
-// A score whose key does not lie in the query's band is hidden.
-DEVICE float banded(const attend_t& p, float x, int32_t key, int32_t query) {
-  bool kept = !BAND || (key - query >= p.first && key - query <= p.last);
-  return kept ? x : BAND == 1 ? x + p.other : p.other;
-}
 
 // Scales the scores and adds the mask. Keys beyond the last get -infinity.
 DEVICE void finish_scores(const places_t& at, const tile_t& tile,
@@ -416,16 +379,6 @@ DEVICE void attend_keys(const places_t& at, const queries_t& q,
     attend_tile(at, q, tile, p, first, state);
     tile = next;
   }
-}
-
-// A result x of a row with this sum of weights. The sum tells of NaN: either
-// all results of a row are NaN, or none is.
-DEVICE float without_nan(float x, float sum) {
-#ifdef ZERO_NAN
-  return sum > 0 ? x : 0;
-#else
-  return x;
-#endif
 }
 
 struct shares_t {

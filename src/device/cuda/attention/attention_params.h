@@ -17,4 +17,8 @@ typedef struct attend_t {
   // to other scores `other` is added. All keys that count lie between `near`
   // and `far` places behind a query.
   int32_t first, last, near, far;
+  // Of staged.cu alone. The survey of the mask has a byte for each tile of
+  // queries and keys: `survey` are its strides of batch, head and row of tiles,
+  // and how many heads it has. pairs: two neighbours of the mask are one load.
+  uint32_t survey[3], survey_heads, pairs;
 } attend_t;

@@ -5,8 +5,10 @@
 // Short sequences are bound by latency, so several warps split the keys of a
 // row. Long ones are bound by exponentials and the first-level cache. Few
 // queries with many keys are bound by reading these: heads that share keys are
-// rows of one block, and the blocks of a cluster split the keys.
-#include "device/cuda/attention/attention.h"
+// rows of one block, and the blocks of a cluster split the keys. Many queries
+// are bound by the tensor cores: blocks of some of them share keys and values
+// in shared memory (staged.cu).
+#include "device/cuda/attention/attention_staged.h"
 
 #include <assert.h>
 #include <math.h>
@@ -30,26 +32,29 @@ enum {
 enum { MOST_WIDTH = 128, OLDEST_MAJOR = 8 };
 
 // The warps of a block: groups with rows of their own, warps of a group that
-// split the keys; and the blocks of a cluster.
+// split the keys; and the blocks of a cluster. Or warp groups of staged.cu.
 typedef struct tiles_tactic_t {
   const char* name;
-  int rows, keys, splits;
+  int rows, keys, splits, groups;
 } tiles_tactic_t;
 static const tiles_tactic_t tiles_tactics[] = {
-    {"1 x 1 warps", 1, 1, 1},
-    {"1 x 4 warps", 1, 4, 1},
-    {"1 x 8 warps", 1, 8, 1},
-    {"1 x 2 warps", 1, 2, 1},
-    {"2 x 2 warps", 2, 2, 1},
-    {"4 x 1 warps", 4, 1, 1},
-    {"8 x 1 warps", 8, 1, 1},
-    {"1 x 4 warps, keys in 2", 1, 4, 2},
-    {"1 x 4 warps, keys in 4", 1, 4, 4},
-    {"1 x 4 warps, keys in 8", 1, 4, 8},
-    {"1 x 4 warps, keys in 16", 1, 4, 16},
-    {"1 x 8 warps, keys in 4", 1, 8, 4},
-    {"1 x 8 warps, keys in 8", 1, 8, 8},
-    {"1 x 8 warps, keys in 16", 1, 8, 16},
+    {"1 x 1 warps", 1, 1, 1, 0},
+    {"1 x 4 warps", 1, 4, 1, 0},
+    {"1 x 8 warps", 1, 8, 1, 0},
+    {"1 x 2 warps", 1, 2, 1, 0},
+    {"2 x 2 warps", 2, 2, 1, 0},
+    {"4 x 1 warps", 4, 1, 1, 0},
+    {"8 x 1 warps", 8, 1, 1, 0},
+    {"1 x 4 warps, keys in 2", 1, 4, 2, 0},
+    {"1 x 4 warps, keys in 4", 1, 4, 4, 0},
+    {"1 x 4 warps, keys in 8", 1, 4, 8, 0},
+    {"1 x 4 warps, keys in 16", 1, 4, 16, 0},
+    {"1 x 8 warps, keys in 4", 1, 8, 4, 0},
+    {"1 x 8 warps, keys in 8", 1, 8, 8, 0},
+    {"1 x 8 warps, keys in 16", 1, 8, 16, 0},
+    {"staged, 64 rows", 0, 0, 1, 1},
+    {"staged, 128 rows", 0, 0, 1, 2},
+    {"staged, 192 rows", 0, 0, 1, 3},
 };
 enum { TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };
 // A tactic's number has the index in the table above, the number of columns,
@@ -70,13 +75,14 @@ typedef struct tiles_kernel_t {
   int64_t width, size;  // columns; bytes of an element
   bool shared;          // heads may share keys
   int32_t at[4];        // boundary inputs: q, k, v, mask
-  CUfunction function;
+  CUfunction function, survey;
 } tiles_kernel_t;
 
 typedef struct cuda_attention_tiles_state_t {
   attend_t parameters;
   int64_t offsets[3];  // of q, k, v; in bytes
-  rabbet_cuda_launch_t launch;
+  rabbet_cuda_launch_t launch, survey;
+  int64_t pair;  // bytes of two elements of the mask; 0: not read in pairs
   bool empty;
 } cuda_attention_tiles_state_t;
 
@@ -142,8 +148,12 @@ static bool tiles_views(const rabbet_group_t* group,
 }
 
 // Whether there is a kernel for so many columns of `size` bytes.
-static bool tiles_has_width(int64_t width, int64_t size) {
-  return width > 0 && width <= MOST_WIDTH && width * size % ALIGNMENT == 0;
+static bool tiles_has_width(const tiles_tactic_t* tactic, int64_t width,
+                            int64_t size) {
+  int64_t most =
+      tactic->groups > 0 ? RABBET_ATTENTION_STAGED_WIDTH : MOST_WIDTH;
+  return width > 0 && width <= most && width * size % ALIGNMENT == 0 &&
+         (tactic->groups == 0 || size == 2);
 }
 // The columns that a warp computes.
 static int64_t tiles_padded(int64_t width) {
@@ -197,11 +207,24 @@ static bool tiles_splits_well(const rabbet_cuda_device_t* device,
           !tiles_can_split(device, 2 * tactic->splits, keys, views));
 }
 
+// Whether warps read keys that heads share where they are. With many queries
+// cuDNN is faster, even after copies for each head where it needs them, if it
+// takes the attention.
+static bool tiles_reads_shared(const tiles_offer_t* offer,
+                               rabbet_dtype_t dtype) {
+  enum { FEW_QUERIES = 64 };
+  return offer->views.k.share == 1 || offer->views.y.dims[2] <= FEW_QUERIES ||
+         dtype == RABBET_DTYPE_FLOAT || offer->attention.zero_nan ||
+         offer->attention.band.exists ||
+         offer->attention.masking != RABBET_ATTENTION_ADDS;
+}
+
 // Rejects variants that leave warps idle, and single warps if there is work for
 // several.
-static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
-                            const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
-                            const rabbet_attention_views_t* views) {
+static bool tiles_fills_warps(const rabbet_cuda_device_t* device,
+                              const tiles_tactic_t* tactic,
+                              rabbet_dtype_t dtype,
+                              const rabbet_attention_views_t* views) {
   enum { SHARED = 48 * 1024 };  // without asking for more
   int64_t rows = views->y.dims[2] * rabbet_max_i64(1, tiles_share(views));
   int64_t keys = views->k.dims[2];
@@ -211,6 +234,25 @@ static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
   return (tactic->rows == 1 || rows > TILE_ROWS * (tactic->rows / 2)) &&
          (tactic->keys == 1 || keys > tile * (tactic->keys / 2)) &&
          tiles_shared(tactic, views->q.dims[3]) <= SHARED;
+}
+
+static rabbet_attention_staged_t tiles_staged(const tiles_tactic_t* tactic,
+                                              int64_t width) {
+  return (rabbet_attention_staged_t){.width = width, .groups = tactic->groups};
+}
+
+static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
+                            const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
+                            const tiles_offer_t* offer) {
+  const rabbet_attention_views_t* views = &offer->views;
+  int64_t width = views->q.dims[3];
+  const rabbet_attention_staged_t staged = tiles_staged(tactic, width);
+  if (!tiles_has_width(tactic, width, rabbet_dtype_bits(dtype) / 8))
+    return false;
+  return tactic->groups > 0
+             ? rabbet_attention_staged_wanted(device, &staged, views)
+             : tiles_reads_shared(offer, dtype) &&
+                   tiles_fills_warps(device, tactic, dtype, views);
 }
 
 static void tiles_set(rabbet_proposal_t* proposal, int32_t value,
@@ -234,7 +276,7 @@ static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
   rabbet_proposal_set_output(proposal, dtype, RABBET_FORMAT_LINEAR);
   for (int32_t i = 0; i < TACTICS; ++i) {
     if (!tiles_is_wanted(rabbet_cuda(proposal->propose->device),
-                         &tiles_tactics[i], dtype, &offer->views))
+                         &tiles_tactics[i], dtype, offer))
       continue;
     rabbet_candidate_t candidate = {.kernel = &rabbet_cuda_attention_tiles,
                                     .tactic = i | width << TACTIC_WIDTH_SHIFT |
@@ -247,18 +289,6 @@ static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
     if (proposal->propose->optimization_level == 0) break;
   }
   return rabbet_ok();
-}
-
-// Whether to read keys that heads share where they are. With many queries cuDNN
-// is faster, even after copies for each head where it needs them, if it takes
-// the attention.
-static bool tiles_reads_shared(const tiles_offer_t* offer,
-                               rabbet_dtype_t dtype) {
-  enum { FEW_QUERIES = 64 };
-  return offer->views.k.share == 1 || offer->views.y.dims[2] <= FEW_QUERIES ||
-         dtype == RABBET_DTYPE_FLOAT || offer->attention.zero_nan ||
-         offer->attention.band.exists ||
-         offer->attention.masking != RABBET_ATTENTION_ADDS;
 }
 
 static bool tiles_can(const rabbet_propose_t* propose, rabbet_dtype_t dtype) {
@@ -279,10 +309,7 @@ static rabbet_status_t cuda_attention_tiles_body(rabbet_proposal_t* proposal) {
     rabbet_dtype_t own = a->mask >= 0 ? group->values[a->mask].dtype : types[i];
     if (!tiles_can(propose, types[i]) ||
         !tiles_views(group, a, offer->dims, NULL,
-                     rabbet_dtype_bits(types[i]) / 8, &offer->views) ||
-        !tiles_has_width(offer->views.q.dims[3],
-                         rabbet_dtype_bits(types[i]) / 8) ||
-        !tiles_reads_shared(offer, types[i]))
+                     rabbet_dtype_bits(types[i]) / 8, &offer->views))
       continue;
     if (rabbet_dtype_is_float(own))
       RABBET_RETURN_IF_ERROR(tiles_offer_types(proposal, types[i], types[i]));
@@ -360,6 +387,41 @@ static rabbet_status_t tiles_check(const tiles_kernel_t* kernel,
   return rabbet_ok();
 }
 
+// Options for the shape of the block; returns the source.
+static const char* tiles_options(const tiles_kernel_t* kernel,
+                                 rabbet_cuda_options_t* options) {
+  const tiles_tactic_t* tactic = kernel->tactic;
+  if (tactic->groups > 0) {
+    rabbet_cuda_option(options, "-DGROUPS=%d", tactic->groups);
+    return "attention/staged.cu";
+  }
+  rabbet_cuda_option(options, "-DWIDTH=%d", (int)tiles_padded(kernel->width));
+  rabbet_cuda_option(options, "-DROW_WARPS=%d", tactic->rows);
+  rabbet_cuda_option(options, "-DKEY_WARPS=%d", tactic->keys);
+  rabbet_cuda_option(options, "-DSPLITS=%d", tactic->splits);
+  rabbet_cuda_option(options, "-DSHARED=%d", kernel->shared);
+  return "attention/attention.cu";
+}
+
+// Lets the function take what its tactic needs.
+static rabbet_status_t tiles_permit(tiles_kernel_t* kernel) {
+  const rabbet_cuda_device_t* device = kernel->base.device;
+  const rabbet_attention_staged_t staged =
+      tiles_staged(kernel->tactic, kernel->width);
+  if (staged.groups > 0) {
+    if (kernel->attention.mask >= 0)
+      RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
+          &kernel->base, 0, "survey", &kernel->survey));
+    return rabbet_attention_staged_permit(device, &staged, kernel->function);
+  }
+  return kernel->tactic->splits <= CLUSTER_PORTABLE
+             ? rabbet_ok()
+             : RABBET_CUDA_INSIDE(
+                   device, cuFuncSetAttribute,
+                   (kernel->function,
+                    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+}
+
 static rabbet_status_t tiles_compile(tiles_kernel_t* kernel,
                                      const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
@@ -378,21 +440,13 @@ static rabbet_status_t tiles_compile(tiles_kernel_t* kernel,
   rabbet_cuda_option(&options, "-DBAND=%d", a->band.exists ? added : 0);
   rabbet_cuda_option(&options, "-DCAP=%d", a->cap != 0);
   rabbet_cuda_option(&options, "-DHEAD=%d", (int)kernel->width);
-  rabbet_cuda_option(&options, "-DWIDTH=%d", (int)tiles_padded(kernel->width));
-  rabbet_cuda_option(&options, "-DROW_WARPS=%d", kernel->tactic->rows);
-  rabbet_cuda_option(&options, "-DKEY_WARPS=%d", kernel->tactic->keys);
-  rabbet_cuda_option(&options, "-DSPLITS=%d", kernel->tactic->splits);
-  rabbet_cuda_option(&options, "-DSHARED=%d", kernel->shared);
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
-      &kernel->base, spec, "attention/attention.cu", NULL, &options));
+  const char* source = tiles_options(kernel, &options);
+  kernel->base.specific = kernel->tactic->groups > 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_add(&kernel->base, spec, source, NULL, &options));
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_function(&kernel->base, 0, "attend", &kernel->function));
-  return kernel->tactic->splits <= CLUSTER_PORTABLE
-             ? rabbet_ok()
-             : RABBET_CUDA_INSIDE(
-                   kernel->base.device, cuFuncSetAttribute,
-                   (kernel->function,
-                    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+  return tiles_permit(kernel);
 }
 
 static rabbet_status_t cuda_attention_tiles_program(
@@ -415,7 +469,7 @@ static rabbet_status_t cuda_attention_tiles_program(
   RABBET_RETURN_IF_ERROR(tiles_check(kernel, spec));
   rabbet_dtype_t dtype = group->values[a->y.value].dtype;
   kernel->size = rabbet_dtype_bits(dtype) / 8;
-  if (!tiles_has_width(kernel->width, kernel->size))
+  if (!tiles_has_width(kernel->tactic, kernel->width, kernel->size))
     return tiles_refuse(spec, "has no kernel for so many columns");
   const int32_t values[] = {a->q.value, a->k.value, a->v.value, a->mask};
   for (int i = 0; i < 4; ++i)
@@ -458,9 +512,10 @@ static void tiles_set_band(const rabbet_attention_t* a,
   out->far = leaves_out ? out->last : INT32_MAX;
 }
 
-static void tiles_fill(const tiles_kernel_t* kernel,
-                       const rabbet_attention_views_t* views,
-                       cuda_attention_tiles_state_t* state) {
+// Returns the bytes of workspace.
+static size_t tiles_fill(const tiles_kernel_t* kernel,
+                         const rabbet_attention_views_t* views,
+                         cuda_attention_tiles_state_t* state) {
   // A softmax over no keys and empty results were refused before.
   assert(views->k.dims[2] > 0 && views->y.dims[2] > 0);
   assert(views->q.dims[3] == kernel->width);
@@ -471,7 +526,9 @@ static void tiles_fill(const tiles_kernel_t* kernel,
   tiles_strides(&views->v, p->v);
   tiles_strides(&views->y, p->y);
   memcpy(p->mask, views->mask.strides, sizeof(p->mask));
-  int64_t share = tiles_share(views), rows = views->y.dims[2] * share;
+  bool staged = tactic->groups > 0;
+  int64_t share = tiles_share(views);
+  int64_t rows = views->y.dims[2] * (staged ? 1 : share);
   assert(share > 0 && (share == 1 || kernel->shared));
   p->rows = (uint32_t)rows;
   p->keys = (uint32_t)views->k.dims[2];
@@ -483,6 +540,12 @@ static void tiles_fill(const tiles_kernel_t* kernel,
   state->offsets[0] = views->q.offset * kernel->size;
   state->offsets[1] = views->k.offset * kernel->size;
   state->offsets[2] = views->v.offset * kernel->size;
+  state->launch.function = kernel->function;
+  state->survey.function = kernel->survey;
+  const rabbet_attention_staged_t form = tiles_staged(tactic, kernel->width);
+  if (staged)
+    return rabbet_attention_staged_launch(&form, views, kernel->at[3] >= 0, p,
+                                          &state->launch, &state->survey);
   int64_t tiles = rabbet_ceildiv(rows, (int64_t)TILE_ROWS * tactic->rows);
   bool split = tactic->splits > 1;
   state->launch = (rabbet_cuda_launch_t){
@@ -493,6 +556,7 @@ static void tiles_fill(const tiles_kernel_t* kernel,
       .block = {(unsigned)(32 * tactic->rows * tactic->keys), 1, 1},
       .shared_bytes = split ? (unsigned)tiles_shared(tactic, kernel->width) : 0,
       .cluster = split ? (unsigned)tactic->splits : 0};
+  return 0;
 }
 
 static rabbet_status_t tiles_is_empty(const tiles_kernel_t* kernel,
@@ -505,10 +569,28 @@ static rabbet_status_t tiles_is_empty(const tiles_kernel_t* kernel,
   return rabbet_ok();
 }
 
+// Whether launches count so many heads, rows and keys.
+static bool tiles_counts(const tiles_kernel_t* kernel,
+                         const rabbet_attention_views_t* views) {
+  enum { MOST_GRID = 65535 };
+  int64_t heads = views->y.dims[1], rows = views->y.dims[2];
+  if (views->y.dims[0] > MOST_GRID ||
+      views->k.dims[2] > INT32_MAX - 8 * TILE_KEYS)
+    return false;
+  if (kernel->tactic->groups == 0)
+    return heads <= MOST_GRID && rows <= INT32_MAX / (16 * tiles_share(views));
+  // The bytes of the survey, too, are counted in 32 bits.
+  int64_t masks =
+      kernel->at[3] < 0 ? 0 : views->mask.dims[0] * views->mask.dims[1];
+  return heads <= INT32_MAX && rows / TILE_ROWS <= MOST_GRID &&
+         masks <= MOST_GRID &&
+         rows / TILE_ROWS * (views->k.dims[2] / TILE_KEYS + 1) <=
+             INT32_MAX / rabbet_max_i64(1, masks);
+}
+
 static rabbet_status_t cuda_attention_tiles_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     cuda_attention_tiles_state_t** out_state, size_t* out_workspace) {
-  enum { MOST_GRID = 65535 };
   const tiles_kernel_t* kernel = (const tiles_kernel_t*)base;
   const rabbet_group_t* group = kernel->base.node.group;
   rabbet_attention_views_t views = {.y = {.offset = 0}};
@@ -525,9 +607,7 @@ static rabbet_status_t cuda_attention_tiles_prepare(
                               shapes->host_values, kernel->size, &views) ||
                  views.q.dims[3] != kernel->width ||
                  (tiles_share(&views) > 1 && !kernel->shared) ||
-                 views.y.dims[0] > MOST_GRID || views.y.dims[1] > MOST_GRID ||
-                 views.y.dims[2] > INT32_MAX / (16 * tiles_share(&views)) ||
-                 views.k.dims[2] > INT32_MAX - 8 * TILE_KEYS))
+                 !tiles_counts(kernel, &views)))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "layer '%s': at these shapes the tensors of the "
                          "attention lie in another way than the kernel was "
@@ -536,8 +616,31 @@ static rabbet_status_t cuda_attention_tiles_prepare(
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
   (*out_state)->empty = empty;
-  if (!empty) tiles_fill(kernel, &views, *out_state);
+  if (!empty) *out_workspace = tiles_fill(kernel, &views, *out_state);
+  if ((*out_state)->parameters.pairs)
+    (*out_state)->pair =
+        rabbet_dtype_bits(group->values[kernel->attention.mask].dtype) / 4;
   return rabbet_ok();
+}
+
+static rabbet_status_t tiles_launch(const tiles_kernel_t* kernel,
+                                    cuda_attention_tiles_state_t* state,
+                                    char* inputs[3], void* mask,
+                                    const rabbet_kernel_call_t* call) {
+  const rabbet_cuda_device_t* device = kernel->base.device;
+  attend_t* p = &state->parameters;
+  void *y = call->outputs[0], *survey = call->workspace;
+  void* plain[] = {&inputs[0], &inputs[1], &inputs[2], &mask, &y, p};
+  void* surveyed[] = {&inputs[0], &inputs[1], &inputs[2], &mask,
+                      &y,         &survey,    p};
+  void* counted[] = {&mask, &survey, p};
+  p->pairs = state->pair > 0 && rabbet_cuda_is_aligned(mask, state->pair);
+  if (kernel->tactic->groups > 0 && mask)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_launch(device, &state->survey, counted, call->stream));
+  return rabbet_cuda_launch(device, &state->launch,
+                            kernel->tactic->groups > 0 ? surveyed : plain,
+                            call->stream);
 }
 
 static rabbet_status_t cuda_attention_tiles_enqueue(
@@ -557,11 +660,7 @@ static rabbet_status_t cuda_attention_tiles_enqueue(
                          "%d; give the engine memory that is",
                          kernel->base.node.node->name, ALIGNMENT);
   void* mask = kernel->at[3] < 0 ? NULL : call->inputs[kernel->at[3]];
-  void* y = call->outputs[0];
-  void* parameters[] = {&inputs[0], &inputs[1], &inputs[2],
-                        &mask,      &y,         &state->parameters};
-  return rabbet_cuda_launch(kernel->base.device, &state->launch, parameters,
-                            call->stream);
+  return tiles_launch(kernel, state, inputs, mask, call);
 }
 
 static bool cuda_attention_tiles_takes(const rabbet_kernel_spec_t* spec) {

@@ -170,7 +170,9 @@ DEVICE void multiply_stages(shared_t shared, const rows_t& a, const fetch_t& b,
     }
     commit_copies();
   }
-  take_products<COLUMNS>(&sums.v[0][0]);
+  hold_sums<COLUMNS>(&sums.v[0][0]);
+  await_products();
+  hold_sums<COLUMNS>(&sums.v[0][0]);
 }
 
 // ---- Sums ------------------------------------------------------------------

@@ -1,0 +1,98 @@
+#include "device/cuda/attention/attention_staged.h"
+
+#include <assert.h>
+
+// Constants of attention/staged.cu.
+enum {
+  GROUP_ROWS = 64,
+  GROUP_THREADS = 128,
+  PANEL = 64,
+  PART = 64,
+  LINE = 128,
+  STAGES = 2,
+  REGISTER_WIDTH = 128,
+  SURVEY_THREADS = 128
+};
+
+static int64_t staged_rows(const rabbet_attention_staged_t* staged) {
+  return (int64_t)GROUP_ROWS * staged->groups;
+}
+
+// Keys of a stage.
+static int64_t staged_keys(const rabbet_attention_staged_t* staged) {
+  return staged->width <= REGISTER_WIDTH ? 2 * PART : PART;
+}
+
+// Shared memory of a block, in bytes: stages of keys and values, and queries
+// that registers do not hold.
+static int64_t staged_shared(const rabbet_attention_staged_t* staged) {
+  int64_t panels = rabbet_ceildiv(staged->width, (int64_t)PANEL);
+  int64_t queries =
+      staged->width <= REGISTER_WIDTH ? 0 : panels * staged_rows(staged) * LINE;
+  return queries + STAGES * 2 * panels * staged_keys(staged) * LINE;
+}
+
+// Blocks of one group where there are too few of more for all multiprocessors;
+// of three where registers suffice.
+bool rabbet_attention_staged_wanted(const rabbet_cuda_device_t* device,
+                                    const rabbet_attention_staged_t* staged,
+                                    const rabbet_attention_views_t* views) {
+  enum { FEW = 16, WIDTH_OF_THREE = 64 };
+  int64_t rows = views->y.dims[2], own = staged_rows(staged);
+  int64_t pairs = views->y.dims[0] * views->y.dims[1] *
+                  rabbet_ceildiv(rows, (int64_t)(2 * GROUP_ROWS));
+  if (rows <= FEW || views->k.dims[2] <= FEW || rows <= own - GROUP_ROWS ||
+      staged_shared(staged) > device->shared_bytes)
+    return false;
+  return staged->groups == 1   ? pairs < 2 * device->multiprocessors
+         : staged->groups == 3 ? staged->width <= WIDTH_OF_THREE
+                               : true;
+}
+
+rabbet_status_t rabbet_attention_staged_permit(
+    const rabbet_cuda_device_t* device, const rabbet_attention_staged_t* staged,
+    CUfunction attend) {
+  return RABBET_CUDA_INSIDE(
+      device, cuFuncSetAttribute,
+      (attend, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+       (int)staged_shared(staged)));
+}
+
+// Whether two neighbouring keys of the mask are aligned in every row.
+static bool staged_has_pairs(const rabbet_attention_view_t* mask) {
+  bool even = mask->strides[3] == 1 && mask->dims[3] % 2 == 0;
+  for (int i = 0; i < 3; ++i)
+    even = even && mask->strides[i] % 2 == 0;
+  return even;
+}
+
+size_t rabbet_attention_staged_launch(const rabbet_attention_staged_t* staged,
+                                      const rabbet_attention_views_t* views,
+                                      bool has_mask, attend_t* parameters,
+                                      rabbet_cuda_launch_t* attend,
+                                      rabbet_cuda_launch_t* survey) {
+  attend_t* p = parameters;
+  const rabbet_attention_view_t* mask = &views->mask;
+  int64_t rows = rabbet_ceildiv((int64_t)p->rows, staged_rows(staged));
+  int64_t keys = rabbet_ceildiv((int64_t)p->keys, staged_keys(staged));
+  attend->grid[0] = (unsigned)views->y.dims[1];
+  attend->grid[1] = (unsigned)rows;
+  attend->grid[2] = (unsigned)views->y.dims[0];
+  attend->block[0] = (unsigned)(GROUP_THREADS * staged->groups);
+  attend->block[1] = attend->block[2] = 1;
+  attend->shared_bytes = (unsigned)staged_shared(staged);
+  if (!has_mask) return 0;
+  int64_t heads = mask->dims[1], batch = mask->dims[0];
+  assert(heads > 0 && batch > 0);
+  p->pairs = staged_has_pairs(mask);
+  p->survey_heads = (uint32_t)heads;
+  p->survey[0] = batch == 1 ? 0 : (uint32_t)(heads * rows * keys);
+  p->survey[1] = heads == 1 ? 0 : (uint32_t)(rows * keys);
+  p->survey[2] = (uint32_t)keys;
+  survey->grid[0] = (unsigned)keys;
+  survey->grid[1] = (unsigned)rows;
+  survey->grid[2] = (unsigned)(heads * batch);
+  survey->block[0] = SURVEY_THREADS;
+  survey->block[1] = survey->block[2] = 1;
+  return (size_t)(batch * heads * rows * keys);
+}

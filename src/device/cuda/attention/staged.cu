@@ -1,0 +1,457 @@
+// softmax(scale q k' + mask) v for many queries: the warp groups of a block,
+// which have 64 queries each, share stages of keys and values in shared memory.
+//
+//   ELEMENT     type of q, k, v and y: half_t or bf16_t
+//   MASK, KEEP, BAND, CAP, ZERO_NAN, HEAD
+//               as in attention.cu
+//   GROUPS      warp groups of a block
+//
+// While the tensor cores compute the scores of later keys and add up the values
+// of earlier ones, the weights of those between are computed. The scheme is
+// that of FlashAttention-2 and -3 (arXiv 2307.08691, 2407.08608).
+//
+// Keys that no query of a tile keeps are left out. A survey of the mask, made
+// by a kernel of its own, says where they are; and where all are kept, so that
+// the mask is not read. Hidden keys count, if only for rows that keep nothing
+// else: a block with such rows begins again, and leaves out nothing.
+#include "device/cuda/attention/softmax.cuh"
+#include "device/cuda/products/warpgroup.cuh"
+
+enum {
+  THREADS = 128 * GROUPS,
+  ROWS = 64 * GROUPS,
+  WIDTH = (HEAD + 15) / 16 * 16,
+  PANELS = (WIDTH + 63) / 64,  // of 64 columns, as warpgroup.cuh has them
+  LAST = WIDTH - 64 * (PANELS - 1),
+  PART = 64,  // keys of a product
+  PARTS = WIDTH <= 128 ? 2 : 1,
+  KEYS = PARTS * PART,  // of a stage
+  STAGES = 2,
+  PANEL_BYTES = PART * 128,
+  PART_BYTES = PANELS * PANEL_BYTES,
+  FACTOR_BYTES = PARTS * PART_BYTES,
+  STAGE_BYTES = 2 * FACTOR_BYTES,  // of keys and values
+  // Queries are in registers, or, if those do not suffice, in shared memory.
+  IN_REGISTERS = WIDTH <= 128,
+};
+
+#ifdef MASK
+typedef MASK mask_t;
+#else
+typedef float mask_t;
+#endif
+
+// ---- The survey ------------------------------------------------------------
+
+enum { KEEPS_NONE = 0, KEEPS_SOME = 1, KEEPS_ALL = 2 };
+// Beside a score of any sensible size, exp gives 0 for so low a number.
+#define HIDDEN -1e4f
+
+#ifdef MASK
+DEVICE bool hides(mask_t x) {
+#ifdef KEEP
+  return load(x) != KEEP;
+#else
+  return to_float(x) <= HIDDEN;
+#endif
+}
+DEVICE bool leaves(mask_t x) {  // the score as it is
+#ifdef KEEP
+  return load(x) == KEEP;
+#else
+  return to_float(x) == 0;
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    survey(const mask_t* mask, uint8_t* tiles, const attend_t p) {
+  enum { PACK = 4 };
+  turn_t turn;
+  uint32_t batch = blockIdx.z / p.survey_heads;
+  uint32_t head = blockIdx.z % p.survey_heads;
+  uint32_t row = blockIdx.y * ROWS, key = blockIdx.x * KEYS;
+  uint32_t rows = p.mask[2] == 0 ? 1 : min((uint32_t)ROWS, p.rows - row);
+  bool none = true, all = true;
+  mask += batch * p.mask[0] + head * p.mask[1] + row * p.mask[2];
+  for (uint32_t i = threadIdx.x; i < rows * (KEYS / PACK); i += 128) {
+    const mask_t* from = mask + i / (KEYS / PACK) * p.mask[2];
+    uint32_t at = key + i % (KEYS / PACK) * PACK;
+#pragma unroll
+    for (uint32_t e = 0; e < PACK; ++e) {
+      if (at + e >= p.keys) break;
+      mask_t x = from[(at + e) * p.mask[3]];
+      none = none && hides(x);
+      all = all && leaves(x);
+    }
+  }
+  none = __syncthreads_and(none);
+  all = __syncthreads_and(all);
+  if (threadIdx.x != 0) return;
+  tiles[batch * p.survey[0] + head * p.survey[1] + blockIdx.y * p.survey[2] +
+        blockIdx.x] = none ? KEEPS_NONE : all ? KEEPS_ALL : KEEPS_SOME;
+}
+#endif
+
+// ---- Factors ---------------------------------------------------------------
+
+// Copies rows of a factor: LINES of those from `first` on, with zeros beyond
+// the last of `count`. The panels of LINES_OF_PANEL lines lie beside each other.
+template <int LINES, int LINES_OF_PANEL>
+DEVICE void copy_rows(shared_t to, const ELEMENT* from, int64_t step,
+                      uint32_t first, uint32_t count) {
+  uint32_t chunk = threadIdx.x % 8;
+#pragma unroll
+  for (uint32_t line = threadIdx.x / 8; line < LINES; line += THREADS / 8) {
+    bool there = first + line < count;
+    const ELEMENT* row = from + (there ? first + line : 0) * step;
+    shared_t at = to + line / LINES_OF_PANEL * (PANELS * LINES_OF_PANEL * 128) +
+                  line % LINES_OF_PANEL * 128 + (chunk ^ (line & 7)) * 16;
+#pragma unroll
+    for (uint32_t panel = 0; panel < PANELS; ++panel) {
+      uint32_t column = panel * 64 + chunk * 8;
+      bool wanted = there && column < HEAD;
+      if (column < WIDTH)
+        copy_chunk(at + panel * (LINES_OF_PANEL * 128),
+                   wanted ? row + column : row, wanted);
+    }
+  }
+}
+
+// The queries of a thread's rows as operands of mma.sync.
+struct queries_t {
+  uint32_t v[IN_REGISTERS ? WIDTH / 16 : 1][4];
+};
+DEVICE void load_queries(const ELEMENT* q, int64_t step, uint32_t row,
+                         uint32_t rows, uint32_t t, queries_t& y) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t at = row + 8 * half < rows ? row + 8 * half : rows - 1;
+#pragma unroll
+    for (uint32_t i = 0; i < WIDTH / 8; ++i)
+      y.v[i / 2][i % 2 * 2 + half] =
+          8 * i < HEAD ? *(const uint32_t*)(q + at * step + 8 * i + 2 * t) : 0;
+  }
+}
+
+// Adds the scores of 64 keys by a panel of columns.
+template <int PANEL>
+DEVICE void add_panel(const queries_t& q, shared_t queries, shared_t keys,
+                      float* scores) {
+  enum { STEPS = PANEL < PANELS - 1 ? 4 : LAST / 16 };
+  keys += PANEL * PANEL_BYTES;
+  if (IN_REGISTERS)
+    multiply_rows<ELEMENT, PART, false, STEPS, PANEL == 0>(
+        q.v + 4 * PANEL, keys, scores);
+  else
+    multiply_tile<ELEMENT, PART, false, STEPS>(
+        queries + PANEL * (ROWS * 128), keys, scores);
+}
+
+// Begins the scores of 64 keys.
+DEVICE void begin_scores(const queries_t& q, shared_t queries, shared_t keys,
+                         float* scores) {
+  if (!IN_REGISTERS)
+#pragma unroll
+    for (int e = 0; e < PART / 2; ++e) scores[e] = 0;
+  begin_products();
+  add_panel<0>(q, queries, keys, scores);
+  if (PANELS > 1) add_panel<PANELS < 2 ? 0 : 1>(q, queries, keys, scores);
+  if (PANELS > 2) add_panel<PANELS < 3 ? 0 : 2>(q, queries, keys, scores);
+  if (PANELS > 3) add_panel<PANELS < 4 ? 0 : 3>(q, queries, keys, scores);
+  commit_products();
+}
+
+// Begins to add 64 values. Of each panel of columns, results has 32 numbers.
+DEVICE void add_values(const uint32_t (*weights)[4], shared_t values,
+                       float* results) {
+  begin_products();
+#pragma unroll
+  for (int panel = 0; panel < PANELS; ++panel) {
+    shared_t from = values + panel * PANEL_BYTES;
+    if (panel < PANELS - 1)
+      multiply_rows<ELEMENT, 64, true>(weights, from, results + 32 * panel);
+    else
+      multiply_rows<ELEMENT, LAST, true>(weights, from, results + 32 * panel);
+  }
+  commit_products();
+}
+
+// ---- A thread's rows -------------------------------------------------------
+
+// What a thread knows of its rows, which are `row` and row + 8.
+struct rows_t {
+  const mask_t* mask[2];
+  uint32_t row, t;
+};
+struct state_t {
+  float most[2], sum[2];
+  float results[WIDTH / 2];
+};
+struct masks_t {
+  mask_t v[PART / 8][4];
+};
+
+DEVICE void load_masks(const attend_t& p, const rows_t& rows, uint32_t first,
+                       masks_t& masks) {
+#ifdef MASK
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const mask_t* from = rows.mask[half];
+    uint32_t key = first + 2 * rows.t;
+    if (p.pairs) {
+#pragma unroll
+      for (uint32_t b = 0; b < PART / 8; ++b) {
+        pack_t<mask_t, 2> pair =
+            load_pack<mask_t, 2>(from + min(key + 8 * b, p.keys - 2));
+        masks.v[b][2 * half] = pair.v[0];
+        masks.v[b][2 * half + 1] = pair.v[1];
+      }
+    } else {
+#pragma unroll
+      for (uint32_t i = 0; i < PART / 4; ++i)
+        masks.v[i / 2][2 * half + i % 2] =
+            from[min(key + i / 2 * 8 + i % 2, p.keys - 1) * p.mask[3]];
+    }
+  }
+#endif
+}
+
+// Scales the scores and adds the mask. Keys beyond the last get -infinity.
+DEVICE void finish_scores(const attend_t& p, const rows_t& rows,
+                          uint32_t first, float* scores) {
+  masks_t masks;
+  load_masks(p, rows, first, masks);
+#pragma unroll
+  for (uint32_t b = 0; b < PART / 8; ++b)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      uint32_t key = first + 8 * b + 2 * rows.t + (c & 1);
+      float x = capped(p, scores[4 * b + c] * p.scale);
+      x = banded(p, x, (int32_t)key, (int32_t)(rows.row + c / 2 * 8));
+#ifdef KEEP
+      if (load(masks.v[b][c]) != KEEP) x = p.other;
+#elif defined(MASK)
+      x += to_float(masks.v[b][c]);
+#endif
+      scores[4 * b + c] = key < p.keys ? x : -INFINITE;
+    }
+}
+
+// Turns scores into weights; factors: by which earlier results are multiplied.
+// PLAIN: the scores are still to be multiplied by the scale, which is positive.
+template <bool PLAIN>
+DEVICE void weigh(const attend_t& p, float* scores, state_t& state,
+                  float* factors) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float most = -INFINITE, sum = 0;
+#pragma unroll
+    for (int b = 0; b < PART / 8; ++b)
+      most = highest(most, highest(scores[4 * b + 2 * half],
+                                   scores[4 * b + 2 * half + 1]));
+    most = highest(state.most[half],
+                   highest_of_row(most) * (PLAIN ? p.scale : 1.0f));
+    float base = finite_base(most);
+    factors[half] = power(state.most[half] - base);
+    float scale = p.scale * LOG2_E, shift = -base * LOG2_E;
+#pragma unroll
+    for (int b = 0; b < PART / 8; ++b)
+#pragma unroll
+      for (int c = 2 * half; c < 2 * half + 2; ++c) {
+        float x = scores[4 * b + c];
+        x = PLAIN ? power_of_2(fmaf(x, scale, shift)) : power(x - base);
+        scores[4 * b + c] = x;
+        sum += x;
+      }
+    state.sum[half] = state.sum[half] * factors[half] + sum;
+    state.most[half] = most;
+  }
+}
+
+// ---- A stage ---------------------------------------------------------------
+
+// `plain`: all queries keep all keys, and scores are multiplied by a positive
+// number.
+DEVICE void attend_stage(const attend_t& p, const rows_t& rows,
+                         const queries_t& q, shared_t queries, shared_t keys,
+                         uint32_t first, bool plain, state_t& state) {
+  enum { PENDING = PARTS - 1 };
+  shared_t values = keys + FACTOR_BYTES;
+  float scores[PARTS][PART / 2];
+#pragma unroll
+  for (int i = 0; i < PARTS; ++i)
+    begin_scores(q, queries, keys + i * PART_BYTES, scores[i]);
+#pragma unroll
+  for (int i = 0; i < PARTS; ++i) {
+    float factors[2];
+    uint32_t weights[PART / 16][4];
+    await_products<PENDING>();
+    hold_sums<PART>(scores[i]);
+    if (plain) {
+      weigh<true>(p, scores[i], state, factors);
+    } else {
+      finish_scores(p, rows, first + i * PART, scores[i]);
+      weigh<false>(p, scores[i], state, factors);
+    }
+    await_products();
+    hold_sums<WIDTH>(state.results);
+#pragma unroll
+    for (int e = 0; e < WIDTH / 2; ++e)
+      state.results[e] *= factors[e / 2 % 2];
+#pragma unroll
+    for (int e = 0; e < PART / 4; ++e)
+      weights[e / 4][e % 4] =
+          pair_of<ELEMENT>(scores[i][2 * e], scores[i][2 * e + 1]);
+    add_values(weights, values + i * PART_BYTES, state.results);
+  }
+  await_products();
+  hold_sums<WIDTH>(state.results);
+}
+
+// ---- The block -------------------------------------------------------------
+
+// Tiles of keys that a block reads.
+struct walk_t {
+  const uint8_t* survey;  // of the block's rows
+  uint32_t row, next, end;
+  bool whole, left_out;  // leaves out nothing; has left out tiles
+};
+DEVICE uint32_t next_tile(walk_t& walk) {
+  while (walk.next < walk.end) {
+    uint32_t tile = walk.next++;
+#ifdef MASK
+    if (!walk.whole && walk.survey[tile] == KEEPS_NONE) {
+      walk.left_out = true;
+      continue;
+    }
+#endif
+    return tile;
+  }
+  return walk.end;
+}
+
+DEVICE walk_t walk_from(const attend_t& p, const uint8_t* survey, uint32_t row,
+                        bool whole) {
+  walk_t walk = {survey, row, 0, (p.keys + KEYS - 1) / KEYS, whole, false};
+  if (BAND) {
+    uint32_t last = min(row + ROWS, p.rows) - 1;
+    int64_t begin = (int64_t)row + p.near, end = (int64_t)last + p.far + 1;
+    if (begin > 0) walk.next = (uint32_t)min(begin, (int64_t)p.keys) / KEYS;
+    if (end < (int64_t)p.keys)
+      walk.end = end > 0 ? ((uint32_t)end + KEYS - 1) / KEYS : 0;
+  }
+  return walk;
+}
+
+DEVICE bool is_plain(const attend_t& p, const walk_t& walk, uint32_t tile) {
+  uint32_t first = tile * KEYS, last = min(walk.row + ROWS, p.rows) - 1;
+  bool plain = !CAP && p.scale > 0 && first + KEYS <= p.keys;
+#ifdef MASK
+  plain = plain && walk.survey[tile] == KEEPS_ALL;
+#endif
+  return plain && (!BAND ||
+                   ((int64_t)first - last >= p.first &&
+                    (int64_t)first + KEYS - 1 - walk.row <= p.last));
+}
+
+// Whether keys that were left out would have had a weight in the row.
+DEVICE bool needs_more(const attend_t& p, float most) {
+#ifdef KEEP
+  return !(most - p.other > 104);  // where exp gives 0
+#else
+  return !(most > HIDDEN / 2);
+#endif
+}
+
+DEVICE void write_results(const attend_t& p, const rows_t& rows,
+                          const state_t& state, ELEMENT* y) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = sum_of_row(state.sum[half]), factor = 1.0f / sum;
+    uint32_t row = rows.row + 8 * half;
+    if (row >= p.rows) continue;
+    ELEMENT* to = y + row * p.y[2] + 2 * rows.t;
+#pragma unroll
+    for (int b = 0; b < HEAD / 8; ++b) {
+      const float* x = state.results + 4 * b + 2 * half;
+      *(uint32_t*)(to + 8 * b) =
+          pair_of<ELEMENT>(without_nan(x[0] * factor, sum),
+                           without_nan(x[1] * factor, sum));
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attend(const ELEMENT* q, const ELEMENT* k, const ELEMENT* v,
+           const mask_t* mask, ELEMENT* y, const uint8_t* survey,
+           const attend_t p) {
+  extern __shared__ __align__(1024) chunk_t memory[];
+  shared_t shared = shared_address(memory);
+  shared_t stored = shared + STAGES * STAGE_BYTES;  // queries
+  uint32_t lane = threadIdx.x % 32;
+  // The last rows, which may keep the most keys, come first.
+  uint32_t tile = gridDim.y - 1 - blockIdx.y, row = tile * ROWS;
+  int64_t head = blockIdx.x, batch = blockIdx.z;
+  rows_t rows = {
+      {mask, mask}, row + threadIdx.x / 32 * 16 + lane / 4, lane % 4};
+  q += batch * p.q[0] + head * p.q[1];
+  k += batch * p.k[0] + head / p.share * p.k[1];
+  v += batch * p.v[0] + head / p.share * p.v[1];
+  y += batch * p.y[0] + head * p.y[1];
+#ifdef MASK
+  survey += batch * p.survey[0] + head * p.survey[1] + tile * p.survey[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    rows.mask[half] += batch * p.mask[0] + head * p.mask[1] +
+                       min(rows.row + 8 * half, p.rows - 1) * p.mask[2];
+#endif
+  turn_t turn;
+  queries_t queries;
+  if (IN_REGISTERS)
+    load_queries(q, p.q[2], rows.row, p.rows, rows.t, queries);
+  else
+    copy_rows<ROWS, ROWS>(stored, q, p.q[2], row, p.rows);
+
+  state_t state;
+  for (int pass = 0; pass < 2; ++pass) {
+    walk_t walk = walk_from(p, survey, row, pass == 1);
+    state = {{-INFINITE, -INFINITE}, {0, 0}, {0}};
+    uint32_t now = 0, then = walk.end;
+#pragma unroll
+    for (int stage = 0; stage < STAGES; ++stage) {
+      now = then;
+      then = next_tile(walk);
+      shared_t to = shared + stage * STAGE_BYTES;
+      if (then < walk.end) {
+        copy_rows<KEYS, PART>(to, k, p.k[2], then * KEYS, p.keys);
+        copy_rows<KEYS, PART>(to + FACTOR_BYTES, v, p.v[2], then * KEYS,
+                              p.keys);
+      }
+      commit_copies();
+    }
+    for (uint32_t stage = 0; now < walk.end; stage ^= 1) {
+      shared_t at = shared + stage * STAGE_BYTES;
+      await_copies<STAGES - 1>();
+      show_tensor_cores();
+      __syncthreads();
+      attend_stage(p, rows, queries, stored, at, now * KEYS,
+                   is_plain(p, walk, now), state);
+      __syncthreads();
+      now = then;
+      then = next_tile(walk);
+      if (then < walk.end) {
+        copy_rows<KEYS, PART>(at, k, p.k[2], then * KEYS, p.keys);
+        copy_rows<KEYS, PART>(at + FACTOR_BYTES, v, p.v[2], then * KEYS,
+                              p.keys);
+      }
+      commit_copies();
+    }
+    bool more = false;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      more = more || (rows.row + 8 * half < p.rows &&
+                      needs_more(p, state.most[half]));
+    if (!walk.left_out || !__syncthreads_or(more)) break;
+  }
+  write_results(p, rows, state, y);
+}
