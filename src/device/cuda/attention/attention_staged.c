@@ -6,10 +6,10 @@
 enum {
   GROUP_ROWS = 64,
   GROUP_THREADS = 128,
-  PANEL = 64,
   PART = 64,
+  SLOTS = 2,
+  PANEL = 64,
   LINE = 128,
-  STAGES = 2,
   REGISTER_WIDTH = 128,
   SURVEY_THREADS = 128
 };
@@ -18,35 +18,40 @@ static int64_t staged_rows(const rabbet_attention_staged_t* staged) {
   return (int64_t)GROUP_ROWS * staged->groups;
 }
 
-// Keys of a stage.
-static int64_t staged_keys(const rabbet_attention_staged_t* staged) {
-  return staged->width <= REGISTER_WIDTH ? 2 * PART : PART;
+static bool staged_in_registers(const rabbet_attention_staged_t* staged) {
+  return staged->width <= REGISTER_WIDTH;
 }
 
-// Shared memory of a block, in bytes: stages of keys and values, and queries
+// Keys of a tile.
+static int64_t staged_keys(const rabbet_attention_staged_t* staged) {
+  return staged_in_registers(staged) && staged->groups < 3 &&
+                 staged->blocks == 1
+             ? 2 * PART
+             : PART;
+}
+
+// Shared memory of a block, in bytes: tiles of keys and values, and queries
 // that registers do not hold.
 static int64_t staged_shared(const rabbet_attention_staged_t* staged) {
   int64_t panels = rabbet_ceildiv(staged->width, (int64_t)PANEL);
-  int64_t queries =
-      staged->width <= REGISTER_WIDTH ? 0 : panels * staged_rows(staged) * LINE;
-  return queries + STAGES * 2 * panels * staged_keys(staged) * LINE;
+  int64_t queries = staged_in_registers(staged) ? 0 : staged_rows(staged);
+  return panels * (2 * SLOTS * staged_keys(staged) + queries) * LINE;
 }
 
 // Blocks of one group where there are too few of more for all multiprocessors;
-// of three where registers suffice.
+// more than two groups on one where registers suffice.
 bool rabbet_attention_staged_wanted(const rabbet_cuda_device_t* device,
                                     const rabbet_attention_staged_t* staged,
                                     const rabbet_attention_views_t* views) {
-  enum { FEW = 16, WIDTH_OF_THREE = 64 };
+  enum { FEW = 16, NARROW = 64 };
   int64_t rows = views->y.dims[2], own = staged_rows(staged);
   int64_t pairs = views->y.dims[0] * views->y.dims[1] *
                   rabbet_ceildiv(rows, (int64_t)(2 * GROUP_ROWS));
   if (rows <= FEW || views->k.dims[2] <= FEW || rows <= own - GROUP_ROWS ||
       staged_shared(staged) > device->shared_bytes)
     return false;
-  return staged->groups == 1   ? pairs < 2 * device->multiprocessors
-         : staged->groups == 3 ? staged->width <= WIDTH_OF_THREE
-                               : true;
+  if (staged->groups == 1) return pairs < 2 * device->multiprocessors;
+  return staged->groups * staged->blocks == 2 || staged->width <= NARROW;
 }
 
 rabbet_status_t rabbet_attention_staged_permit(

@@ -8,10 +8,11 @@
 
 enum { RABBET_ATTENTION_STAGED_WIDTH = 256 };  // the most columns
 
-// Columns, as the program's constants follow from them, and warp groups.
+// Columns, warp groups of a block, and blocks of a multiprocessor at least: the
+// program's constants follow from them.
 typedef struct rabbet_attention_staged_t {
   int64_t width;
-  int groups;
+  int groups, blocks;
 } rabbet_attention_staged_t;
 
 bool rabbet_attention_staged_wanted(const rabbet_cuda_device_t* device,

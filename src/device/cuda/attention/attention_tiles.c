@@ -35,26 +35,31 @@ enum { MOST_WIDTH = 128, OLDEST_MAJOR = 8 };
 // split the keys; and the blocks of a cluster. Or warp groups of staged.cu.
 typedef struct tiles_tactic_t {
   const char* name;
-  int rows, keys, splits, groups;
+  int rows, keys, splits, groups, blocks;
 } tiles_tactic_t;
+#define WARPS(of_rows, of_keys, blocks) \
+  .rows = of_rows, .keys = of_keys, .splits = blocks
+#define STAGED(warp_groups, at_least) \
+  .splits = 1, .groups = warp_groups, .blocks = at_least
 static const tiles_tactic_t tiles_tactics[] = {
-    {"1 x 1 warps", 1, 1, 1, 0},
-    {"1 x 4 warps", 1, 4, 1, 0},
-    {"1 x 8 warps", 1, 8, 1, 0},
-    {"1 x 2 warps", 1, 2, 1, 0},
-    {"2 x 2 warps", 2, 2, 1, 0},
-    {"4 x 1 warps", 4, 1, 1, 0},
-    {"8 x 1 warps", 8, 1, 1, 0},
-    {"1 x 4 warps, keys in 2", 1, 4, 2, 0},
-    {"1 x 4 warps, keys in 4", 1, 4, 4, 0},
-    {"1 x 4 warps, keys in 8", 1, 4, 8, 0},
-    {"1 x 4 warps, keys in 16", 1, 4, 16, 0},
-    {"1 x 8 warps, keys in 4", 1, 8, 4, 0},
-    {"1 x 8 warps, keys in 8", 1, 8, 8, 0},
-    {"1 x 8 warps, keys in 16", 1, 8, 16, 0},
-    {"staged, 64 rows", 0, 0, 1, 1},
-    {"staged, 128 rows", 0, 0, 1, 2},
-    {"staged, 192 rows", 0, 0, 1, 3},
+    {"1 x 1 warps", WARPS(1, 1, 1)},
+    {"1 x 4 warps", WARPS(1, 4, 1)},
+    {"1 x 8 warps", WARPS(1, 8, 1)},
+    {"1 x 2 warps", WARPS(1, 2, 1)},
+    {"2 x 2 warps", WARPS(2, 2, 1)},
+    {"4 x 1 warps", WARPS(4, 1, 1)},
+    {"8 x 1 warps", WARPS(8, 1, 1)},
+    {"1 x 4 warps, keys in 2", WARPS(1, 4, 2)},
+    {"1 x 4 warps, keys in 4", WARPS(1, 4, 4)},
+    {"1 x 4 warps, keys in 8", WARPS(1, 4, 8)},
+    {"1 x 4 warps, keys in 16", WARPS(1, 4, 16)},
+    {"1 x 8 warps, keys in 4", WARPS(1, 8, 4)},
+    {"1 x 8 warps, keys in 8", WARPS(1, 8, 8)},
+    {"1 x 8 warps, keys in 16", WARPS(1, 8, 16)},
+    {"staged, 64 rows", STAGED(1, 1)},
+    {"staged, 128 rows", STAGED(2, 1)},
+    {"staged, 192 rows", STAGED(3, 1)},
+    {"staged, 2 x 128 rows", STAGED(2, 2)},
 };
 enum { TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };
 // A tactic's number has the index in the table above, the number of columns,
@@ -238,7 +243,8 @@ static bool tiles_fills_warps(const rabbet_cuda_device_t* device,
 
 static rabbet_attention_staged_t tiles_staged(const tiles_tactic_t* tactic,
                                               int64_t width) {
-  return (rabbet_attention_staged_t){.width = width, .groups = tactic->groups};
+  return (rabbet_attention_staged_t){
+      .width = width, .groups = tactic->groups, .blocks = tactic->blocks};
 }
 
 static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
@@ -393,6 +399,7 @@ static const char* tiles_options(const tiles_kernel_t* kernel,
   const tiles_tactic_t* tactic = kernel->tactic;
   if (tactic->groups > 0) {
     rabbet_cuda_option(options, "-DGROUPS=%d", tactic->groups);
+    rabbet_cuda_option(options, "-DBLOCKS=%d", tactic->blocks);
     return "attention/staged.cu";
   }
   rabbet_cuda_option(options, "-DWIDTH=%d", (int)tiles_padded(kernel->width));

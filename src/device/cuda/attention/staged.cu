@@ -5,10 +5,11 @@
 //   MASK, KEEP, BAND, CAP, ZERO_NAN, HEAD
 //               as in attention.cu
 //   GROUPS      warp groups of a block
+//   BLOCKS      of a multiprocessor, at least
 //
-// While the tensor cores compute the scores of later keys and add up the values
-// of earlier ones, the weights of those between are computed. The scheme is
-// that of FlashAttention-2 and -3 (arXiv 2307.08691, 2407.08608).
+// While the tensor cores add up the values of a tile of keys, the weights of
+// the next are computed. The scheme is that of FlashAttention-2 and -3 (arXiv
+// 2307.08691, 2407.08608).
 //
 // Keys that no query of a tile keeps are left out. A survey of the mask, made
 // by a kernel of its own, says where they are; and where all are kept, so that
@@ -23,16 +24,15 @@ enum {
   WIDTH = (HEAD + 15) / 16 * 16,
   PANELS = (WIDTH + 63) / 64,  // of 64 columns, as warpgroup.cuh has them
   LAST = WIDTH - 64 * (PANELS - 1),
-  PART = 64,  // keys of a product
-  PARTS = WIDTH <= 128 ? 2 : 1,
-  KEYS = PARTS * PART,  // of a stage
-  STAGES = 2,
-  PANEL_BYTES = PART * 128,
-  PART_BYTES = PANELS * PANEL_BYTES,
-  FACTOR_BYTES = PARTS * PART_BYTES,
-  STAGE_BYTES = 2 * FACTOR_BYTES,  // of keys and values
   // Queries are in registers, or, if those do not suffice, in shared memory.
   IN_REGISTERS = WIDTH <= 128,
+  PART = 64,  // keys of a product
+  PARTS = IN_REGISTERS && GROUPS < 3 && BLOCKS == 1 ? 2 : 1,
+  KEYS = PARTS * PART,  // of a tile
+  PANEL_BYTES = PART * 128,
+  PART_BYTES = PANELS * PANEL_BYTES,
+  TILE_BYTES = PARTS * PART_BYTES,
+  SLOTS = 2,  // for tiles of keys, and for those of values
 };
 
 #ifdef MASK
@@ -88,15 +88,17 @@ extern "C" __global__ void __launch_bounds__(128)
   all = __syncthreads_and(all);
   if (threadIdx.x != 0) return;
   tiles[batch * p.survey[0] + head * p.survey[1] + blockIdx.y * p.survey[2] +
-        blockIdx.x] = none ? KEEPS_NONE : all ? KEEPS_ALL : KEEPS_SOME;
+        blockIdx.x] = none  ? KEEPS_NONE
+                      : all ? KEEPS_ALL
+                            : KEEPS_SOME;
 }
 #endif
 
 // ---- Factors ---------------------------------------------------------------
 
-// Copies rows of a factor: LINES of those from `first` on, with zeros beyond
-// the last of `count`. The panels of LINES_OF_PANEL lines lie beside each other.
-template <int LINES, int LINES_OF_PANEL>
+// Copies LINES rows of a factor, from `first` on, with zeros beyond the last of
+// `count`. Each PART_LINES of them have panels of their own.
+template <int LINES, int PART_LINES>
 DEVICE void copy_rows(shared_t to, const ELEMENT* from, int64_t step,
                       uint32_t first, uint32_t count) {
   uint32_t chunk = threadIdx.x % 8;
@@ -104,15 +106,15 @@ DEVICE void copy_rows(shared_t to, const ELEMENT* from, int64_t step,
   for (uint32_t line = threadIdx.x / 8; line < LINES; line += THREADS / 8) {
     bool there = first + line < count;
     const ELEMENT* row = from + (there ? first + line : 0) * step;
-    shared_t at = to + line / LINES_OF_PANEL * (PANELS * LINES_OF_PANEL * 128) +
-                  line % LINES_OF_PANEL * 128 + (chunk ^ (line & 7)) * 16;
+    shared_t at = to + line / PART_LINES * (PANELS * PART_LINES * 128) +
+                  line % PART_LINES * 128 + (chunk ^ (line & 7)) * 16;
 #pragma unroll
     for (uint32_t panel = 0; panel < PANELS; ++panel) {
       uint32_t column = panel * 64 + chunk * 8;
       bool wanted = there && column < HEAD;
       if (column < WIDTH)
-        copy_chunk(at + panel * (LINES_OF_PANEL * 128),
-                   wanted ? row + column : row, wanted);
+        copy_chunk(at + panel * (PART_LINES * 128), wanted ? row + column : row,
+                   wanted);
     }
   }
 }
@@ -140,39 +142,47 @@ DEVICE void add_panel(const queries_t& q, shared_t queries, shared_t keys,
   enum { STEPS = PANEL < PANELS - 1 ? 4 : LAST / 16 };
   keys += PANEL * PANEL_BYTES;
   if (IN_REGISTERS)
-    multiply_rows<ELEMENT, PART, false, STEPS, PANEL == 0>(
-        q.v + 4 * PANEL, keys, scores);
+    multiply_rows<ELEMENT, PART, false, STEPS, PANEL == 0>(q.v + 4 * PANEL,
+                                                           keys, scores);
   else
-    multiply_tile<ELEMENT, PART, false, STEPS>(
+    multiply_tile<ELEMENT, PART, false, STEPS, PANEL == 0>(
         queries + PANEL * (ROWS * 128), keys, scores);
 }
 
-// Begins the scores of 64 keys.
+// Begins the scores of a tile. Of each part, scores has 32 numbers.
 DEVICE void begin_scores(const queries_t& q, shared_t queries, shared_t keys,
                          float* scores) {
-  if (!IN_REGISTERS)
-#pragma unroll
-    for (int e = 0; e < PART / 2; ++e) scores[e] = 0;
   begin_products();
-  add_panel<0>(q, queries, keys, scores);
-  if (PANELS > 1) add_panel<PANELS < 2 ? 0 : 1>(q, queries, keys, scores);
-  if (PANELS > 2) add_panel<PANELS < 3 ? 0 : 2>(q, queries, keys, scores);
-  if (PANELS > 3) add_panel<PANELS < 4 ? 0 : 3>(q, queries, keys, scores);
+#pragma unroll
+  for (int i = 0; i < PARTS; ++i, keys += PART_BYTES, scores += PART / 2) {
+    add_panel<0>(q, queries, keys, scores);
+    if (PANELS > 1) add_panel < PANELS<2 ? 0 : 1>(q, queries, keys, scores);
+    if (PANELS > 2) add_panel < PANELS<3 ? 0 : 2>(q, queries, keys, scores);
+    if (PANELS > 3) add_panel < PANELS<4 ? 0 : 3>(q, queries, keys, scores);
+  }
   commit_products();
 }
 
-// Begins to add 64 values. Of each panel of columns, results has 32 numbers.
-DEVICE void add_values(const uint32_t (*weights)[4], shared_t values,
-                       float* results) {
+// The weights of a tile as operands of mma.sync.
+struct weights_t {
+  uint32_t v[KEYS / 16][4];
+};
+// Begins to add the values of a tile. Of each panel of columns, results has 32
+// numbers.
+DEVICE void begin_values(const weights_t& weights, shared_t values,
+                         float* results) {
   begin_products();
 #pragma unroll
-  for (int panel = 0; panel < PANELS; ++panel) {
-    shared_t from = values + panel * PANEL_BYTES;
-    if (panel < PANELS - 1)
-      multiply_rows<ELEMENT, 64, true>(weights, from, results + 32 * panel);
-    else
-      multiply_rows<ELEMENT, LAST, true>(weights, from, results + 32 * panel);
-  }
+  for (int i = 0; i < PARTS; ++i)
+#pragma unroll
+    for (int panel = 0; panel < PANELS; ++panel) {
+      shared_t from = values + i * PART_BYTES + panel * PANEL_BYTES;
+      const uint32_t(*x)[4] = weights.v + i * (PART / 16);
+      if (panel < PANELS - 1)
+        multiply_rows<ELEMENT, 64, true>(x, from, results + 32 * panel);
+      else
+        multiply_rows<ELEMENT, LAST, true>(x, from, results + 32 * panel);
+    }
   commit_products();
 }
 
@@ -217,8 +227,8 @@ DEVICE void load_masks(const attend_t& p, const rows_t& rows, uint32_t first,
 }
 
 // Scales the scores and adds the mask. Keys beyond the last get -infinity.
-DEVICE void finish_scores(const attend_t& p, const rows_t& rows,
-                          uint32_t first, float* scores) {
+DEVICE void finish_scores(const attend_t& p, const rows_t& rows, uint32_t first,
+                          float* scores) {
   masks_t masks;
   load_masks(p, rows, first, masks);
 #pragma unroll
@@ -246,7 +256,7 @@ DEVICE void weigh(const attend_t& p, float* scores, state_t& state,
   for (int half = 0; half < 2; ++half) {
     float most = -INFINITE, sum = 0;
 #pragma unroll
-    for (int b = 0; b < PART / 8; ++b)
+    for (int b = 0; b < KEYS / 8; ++b)
       most = highest(most, highest(scores[4 * b + 2 * half],
                                    scores[4 * b + 2 * half + 1]));
     most = highest(state.most[half],
@@ -255,7 +265,7 @@ DEVICE void weigh(const attend_t& p, float* scores, state_t& state,
     factors[half] = power(state.most[half] - base);
     float scale = p.scale * LOG2_E, shift = -base * LOG2_E;
 #pragma unroll
-    for (int b = 0; b < PART / 8; ++b)
+    for (int b = 0; b < KEYS / 8; ++b)
 #pragma unroll
       for (int c = 2 * half; c < 2 * half + 2; ++c) {
         float x = scores[4 * b + c];
@@ -268,44 +278,27 @@ DEVICE void weigh(const attend_t& p, float* scores, state_t& state,
   }
 }
 
-// ---- A stage ---------------------------------------------------------------
-
+// Weights of a tile's scores; factors: by which earlier results are multiplied.
 // `plain`: all queries keep all keys, and scores are multiplied by a positive
 // number.
-DEVICE void attend_stage(const attend_t& p, const rows_t& rows,
-                         const queries_t& q, shared_t queries, shared_t keys,
-                         uint32_t first, bool plain, state_t& state) {
-  enum { PENDING = PARTS - 1 };
-  shared_t values = keys + FACTOR_BYTES;
-  float scores[PARTS][PART / 2];
+DEVICE void weigh_tile(const attend_t& p, const rows_t& rows, uint32_t first,
+                       bool plain, float* scores, state_t& state,
+                       float* factors) {
+  if (plain) {
+    weigh<true>(p, scores, state, factors);
+  } else {
 #pragma unroll
-  for (int i = 0; i < PARTS; ++i)
-    begin_scores(q, queries, keys + i * PART_BYTES, scores[i]);
-#pragma unroll
-  for (int i = 0; i < PARTS; ++i) {
-    float factors[2];
-    uint32_t weights[PART / 16][4];
-    await_products<PENDING>();
-    hold_sums<PART>(scores[i]);
-    if (plain) {
-      weigh<true>(p, scores[i], state, factors);
-    } else {
-      finish_scores(p, rows, first + i * PART, scores[i]);
-      weigh<false>(p, scores[i], state, factors);
-    }
-    await_products();
-    hold_sums<WIDTH>(state.results);
-#pragma unroll
-    for (int e = 0; e < WIDTH / 2; ++e)
-      state.results[e] *= factors[e / 2 % 2];
-#pragma unroll
-    for (int e = 0; e < PART / 4; ++e)
-      weights[e / 4][e % 4] =
-          pair_of<ELEMENT>(scores[i][2 * e], scores[i][2 * e + 1]);
-    add_values(weights, values + i * PART_BYTES, state.results);
+    for (int i = 0; i < PARTS; ++i)
+      finish_scores(p, rows, first + i * PART, scores + i * (PART / 2));
+    weigh<false>(p, scores, state, factors);
   }
-  await_products();
-  hold_sums<WIDTH>(state.results);
+}
+
+DEVICE void pack_weights(const float* scores, weights_t& weights) {
+#pragma unroll
+  for (int e = 0; e < KEYS / 4; ++e)
+    weights.v[e / 4][e % 4] =
+        pair_of<ELEMENT>(scores[2 * e], scores[2 * e + 1]);
 }
 
 // ---- The block -------------------------------------------------------------
@@ -349,9 +342,8 @@ DEVICE bool is_plain(const attend_t& p, const walk_t& walk, uint32_t tile) {
 #ifdef MASK
   plain = plain && walk.survey[tile] == KEEPS_ALL;
 #endif
-  return plain && (!BAND ||
-                   ((int64_t)first - last >= p.first &&
-                    (int64_t)first + KEYS - 1 - walk.row <= p.last));
+  return plain && (!BAND || ((int64_t)first - last >= p.first &&
+                             (int64_t)first + KEYS - 1 - walk.row <= p.last));
 }
 
 // Whether keys that were left out would have had a weight in the row.
@@ -374,20 +366,87 @@ DEVICE void write_results(const attend_t& p, const rows_t& rows,
 #pragma unroll
     for (int b = 0; b < HEAD / 8; ++b) {
       const float* x = state.results + 4 * b + 2 * half;
-      *(uint32_t*)(to + 8 * b) =
-          pair_of<ELEMENT>(without_nan(x[0] * factor, sum),
-                           without_nan(x[1] * factor, sum));
+      *(uint32_t*)(to + 8 * b) = pair_of<ELEMENT>(
+          without_nan(x[0] * factor, sum), without_nan(x[1] * factor, sum));
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// What a block copies, and where to.
+struct stages_t {
+  const ELEMENT *k, *v;
+  shared_t keys, values, queries;
+};
+DEVICE shared_t slot_of(shared_t slots, uint32_t turn) {
+  return slots + turn % SLOTS * TILE_BYTES;
+}
+DEVICE void copy_tile(shared_t to, const ELEMENT* from, int64_t step,
+                      uint32_t tile, const attend_t& p) {
+  copy_rows<KEYS, PART>(to, from, step, tile * KEYS, p.keys);
+}
+// Makes what was copied visible to all, once all have done with the turn
+// before.
+DEVICE void await_turn() {
+  await_copies<0>();
+  show_tensor_cores();
+  __syncthreads();
+}
+
+// Adds all tiles of the walk, one in a turn.
+DEVICE void attend_tiles(const attend_t& p, const rows_t& rows,
+                         const queries_t& q, const stages_t& s, walk_t& walk,
+                         state_t& state) {
+  float scores[KEYS / 2], factors[2];
+  weights_t weights;
+  uint32_t tile = next_tile(walk), then = next_tile(walk), turn = 0;
+  if (tile == walk.end) return;
+  copy_tile(s.keys, s.k, p.k[2], tile, p);
+  commit_copies();
+  await_turn();
+  begin_scores(q, s.queries, s.keys, scores);
+  copy_tile(s.values, s.v, p.v[2], tile, p);
+  if (then < walk.end) copy_tile(slot_of(s.keys, 1), s.k, p.k[2], then, p);
+  commit_copies();
+  await_products();
+  hold_sums<KEYS>(scores);
+  weigh_tile(p, rows, tile * KEYS, is_plain(p, walk, tile), scores, state,
+             factors);
+  pack_weights(scores, weights);
+  while (then < walk.end) {
+    tile = then;
+    then = next_tile(walk);
+    ++turn;
+    await_turn();
+    begin_scores(q, s.queries, slot_of(s.keys, turn), scores);
+    begin_values(weights, slot_of(s.values, turn + 1), state.results);
+    copy_tile(slot_of(s.values, turn), s.v, p.v[2], tile, p);
+    if (then < walk.end)
+      copy_tile(slot_of(s.keys, turn + 1), s.k, p.k[2], then, p);
+    commit_copies();
+    await_products<1>();
+    hold_sums<KEYS>(scores);
+    weigh_tile(p, rows, tile * KEYS, is_plain(p, walk, tile), scores, state,
+               factors);
+    await_products();
+    hold_sums<WIDTH>(state.results);
+#pragma unroll
+    for (int e = 0; e < WIDTH / 2; ++e) state.results[e] *= factors[e / 2 % 2];
+    pack_weights(scores, weights);
+  }
+  await_turn();
+  begin_values(weights, slot_of(s.values, turn), state.results);
+  await_products();
+  hold_sums<WIDTH>(state.results);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attend(const ELEMENT* q, const ELEMENT* k, const ELEMENT* v,
            const mask_t* mask, ELEMENT* y, const uint8_t* survey,
            const attend_t p) {
   extern __shared__ __align__(1024) chunk_t memory[];
-  shared_t shared = shared_address(memory);
-  shared_t stored = shared + STAGES * STAGE_BYTES;  // queries
+  stages_t stages = {k, v, shared_address(memory), shared_t(), shared_t()};
+  stages.values = stages.keys + SLOTS * TILE_BYTES;
+  stages.queries = stages.values + SLOTS * TILE_BYTES;
   uint32_t lane = threadIdx.x % 32;
   // The last rows, which may keep the most keys, come first.
   uint32_t tile = gridDim.y - 1 - blockIdx.y, row = tile * ROWS;
@@ -395,8 +454,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   rows_t rows = {
       {mask, mask}, row + threadIdx.x / 32 * 16 + lane / 4, lane % 4};
   q += batch * p.q[0] + head * p.q[1];
-  k += batch * p.k[0] + head / p.share * p.k[1];
-  v += batch * p.v[0] + head / p.share * p.v[1];
+  stages.k += batch * p.k[0] + head / p.share * p.k[1];
+  stages.v += batch * p.v[0] + head / p.share * p.v[1];
   y += batch * p.y[0] + head * p.y[1];
 #ifdef MASK
   survey += batch * p.survey[0] + head * p.survey[1] + tile * p.survey[2];
@@ -410,47 +469,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (IN_REGISTERS)
     load_queries(q, p.q[2], rows.row, p.rows, rows.t, queries);
   else
-    copy_rows<ROWS, ROWS>(stored, q, p.q[2], row, p.rows);
+    copy_rows<ROWS, ROWS>(stages.queries, q, p.q[2], row, p.rows);
 
   state_t state;
   for (int pass = 0; pass < 2; ++pass) {
     walk_t walk = walk_from(p, survey, row, pass == 1);
     state = {{-INFINITE, -INFINITE}, {0, 0}, {0}};
-    uint32_t now = 0, then = walk.end;
-#pragma unroll
-    for (int stage = 0; stage < STAGES; ++stage) {
-      now = then;
-      then = next_tile(walk);
-      shared_t to = shared + stage * STAGE_BYTES;
-      if (then < walk.end) {
-        copy_rows<KEYS, PART>(to, k, p.k[2], then * KEYS, p.keys);
-        copy_rows<KEYS, PART>(to + FACTOR_BYTES, v, p.v[2], then * KEYS,
-                              p.keys);
-      }
-      commit_copies();
-    }
-    for (uint32_t stage = 0; now < walk.end; stage ^= 1) {
-      shared_t at = shared + stage * STAGE_BYTES;
-      await_copies<STAGES - 1>();
-      show_tensor_cores();
-      __syncthreads();
-      attend_stage(p, rows, queries, stored, at, now * KEYS,
-                   is_plain(p, walk, now), state);
-      __syncthreads();
-      now = then;
-      then = next_tile(walk);
-      if (then < walk.end) {
-        copy_rows<KEYS, PART>(at, k, p.k[2], then * KEYS, p.keys);
-        copy_rows<KEYS, PART>(at + FACTOR_BYTES, v, p.v[2], then * KEYS,
-                              p.keys);
-      }
-      commit_copies();
-    }
+    attend_tiles(p, rows, queries, stages, walk, state);
     bool more = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      more = more || (rows.row + 8 * half < p.rows &&
-                      needs_more(p, state.most[half]));
+      more = more ||
+             (rows.row + 8 * half < p.rows && needs_more(p, state.most[half]));
     if (!walk.left_out || !__syncthreads_or(more)) break;
   }
   write_results(p, rows, state, y);

@@ -160,8 +160,10 @@ DEVICE void multiply_stages(shared_t shared, const rows_t& a, const fetch_t& b,
     show_tensor_cores();
     __syncthreads();
     shared_t at = shared + stage % STAGES * STAGE;
+    begin_products();
     multiply_tile<ELEMENT, COLUMNS, ALONG_COLUMNS != 0>(at, at + A_BYTES,
                                                         &sums.v[0][0]);
+    commit_products();
     if (stage + STAGES < count) {
       await_products();
       __syncthreads();

@@ -51,29 +51,29 @@ DEVICE uint64_t tile_descriptor(uint32_t at) {
 // descriptor.
 template <class E, int COLUMNS_, int TURNED>
 struct product_of;
-#define PRODUCT_OF(type, name, columns, registers, a, b, c, d, e, f, g,    \
-                   ...)                                                    \
-  template <int TURNED>                                                    \
-  struct product_of<type, columns, TURNED> {                               \
-    static __device__ __forceinline__ void add(float* s, uint64_t x,       \
-                                               uint64_t y) {               \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns            \
-                   "k16.f32." name "." name " {" registers "}, " a ", " b  \
-                   ", 1, 1, 1, 0, " c ";"                                  \
-                   : __VA_ARGS__                                           \
-                   : "l"(x), "l"(y), "n"(TURNED));                         \
-    }                                                                      \
-    template <int ADDED>                                                   \
-    static __device__ __forceinline__ void add_rows(float* s,              \
-                                                    const uint32_t* x,     \
-                                                    uint64_t y) {          \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns            \
-                   "k16.f32." name "." name " {" registers "}, {" a ", " b \
-                   ", " c ", " d "}, " e ", " g ", 1, 1, " f ";"           \
-                   : __VA_ARGS__                                           \
-                   : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y),   \
-                     "n"(TURNED), "n"(ADDED));                             \
-    }                                                                      \
+#define PRODUCT_OF(type, name, columns, registers, a, b, c, d, e, f, g, ...) \
+  template <int TURNED>                                                      \
+  struct product_of<type, columns, TURNED> {                                 \
+    template <int ADDED>                                                     \
+    static __device__ __forceinline__ void add(float* s, uint64_t x,         \
+                                               uint64_t y) {                 \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns              \
+                   "k16.f32." name "." name " {" registers "}, " a ", " b    \
+                   ", " d ", 1, 1, 0, " c ";"                                \
+                   : __VA_ARGS__                                             \
+                   : "l"(x), "l"(y), "n"(TURNED), "n"(ADDED));               \
+    }                                                                        \
+    template <int ADDED>                                                     \
+    static __device__ __forceinline__ void add_rows(float* s,                \
+                                                    const uint32_t* x,       \
+                                                    uint64_t y) {            \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns              \
+                   "k16.f32." name "." name " {" registers "}, {" a ", " b   \
+                   ", " c ", " d "}, " e ", " g ", 1, 1, " f ";"             \
+                   : __VA_ARGS__                                             \
+                   : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y),     \
+                     "n"(TURNED), "n"(ADDED));                               \
+    }                                                                        \
   };
 #define SUMS_8(i)                                                             \
   "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), \
@@ -99,35 +99,39 @@ struct product_of;
   "%24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, " \
   "%40, %41, %42, %43, %44, %45, %46, %47"
-#define PRODUCTS_OF(type, name)                                              \
-  PRODUCT_OF(type, name, 16, REGISTERS_8, "%8", "%9", "%10", "%11", "%12", "%13", "%14", \
-             SUMS_8(0))                                                      \
-  PRODUCT_OF(type, name, 32, REGISTERS_16, "%16", "%17", "%18", "%19", "%20", "%21", "%22", \
-             SUMS_16(0))                                                     \
-  PRODUCT_OF(type, name, 48, REGISTERS_24, "%24", "%25", "%26", "%27", "%28", "%29", "%30", \
-             SUMS_16(0), SUMS_8(16))                                         \
-  PRODUCT_OF(type, name, 64, REGISTERS_32, "%32", "%33", "%34", "%35", "%36", "%37", "%38", \
-             SUMS_16(0), SUMS_16(16))                                        \
-  PRODUCT_OF(type, name, 96, REGISTERS_48, "%48", "%49", "%50", "%51", "%52", "%53", "%54", \
-             SUMS_16(0), SUMS_16(16), SUMS_16(32))
+#define PRODUCTS_OF(type, name)                                               \
+  PRODUCT_OF(type, name, 16, REGISTERS_8, "%8", "%9", "%10", "%11", "%12",    \
+             "%13", "%14", SUMS_8(0))                                         \
+  PRODUCT_OF(type, name, 32, REGISTERS_16, "%16", "%17", "%18", "%19", "%20", \
+             "%21", "%22", SUMS_16(0))                                        \
+  PRODUCT_OF(type, name, 48, REGISTERS_24, "%24", "%25", "%26", "%27", "%28", \
+             "%29", "%30", SUMS_16(0), SUMS_8(16))                            \
+  PRODUCT_OF(type, name, 64, REGISTERS_32, "%32", "%33", "%34", "%35", "%36", \
+             "%37", "%38", SUMS_16(0), SUMS_16(16))                           \
+  PRODUCT_OF(type, name, 96, REGISTERS_48, "%48", "%49", "%50", "%51", "%52", \
+             "%53", "%54", SUMS_16(0), SUMS_16(16), SUMS_16(32))
 PRODUCTS_OF(half_t, "f16")
 PRODUCTS_OF(bf16_t, "bf16")
 #undef PRODUCTS_OF
 #undef PRODUCT_OF
-template <class E, int COLUMNS_, bool TURNED, int STEPS_ = 4>
+// Adds 16 STEPS_ elements of k. FRESH: the sums begin at 0, whatever they are;
+// clearing them would await earlier products.
+template <class E, int COLUMNS_, bool TURNED, int STEPS_ = 4,
+          bool FRESH = false>
 DEVICE void multiply_tile(shared_t a, shared_t b, float* sums) {
+  typedef product_of<E, COLUMNS_, TURNED> product;
   a += threadIdx.x / 128 * (64 * 128);
-  begin_products();
 #pragma unroll
-  for (int k = 0; k < STEPS_; ++k)
-    product_of<E, COLUMNS_, TURNED>::add(
-        sums, tile_descriptor(a + k * 32),
-        tile_descriptor(b + k * (TURNED ? 16 * 128 : 32)));
-  commit_products();
+  for (int k = 0; k < STEPS_; ++k) {
+    uint64_t at = tile_descriptor(b + k * (TURNED ? 16 * 128 : 32));
+    if (FRESH && k == 0)
+      product::template add<0>(sums, tile_descriptor(a), at);
+    else
+      product::template add<1>(sums, tile_descriptor(a + k * 32), at);
+  }
 }
 // The same with rows of a in registers: for every 16 elements of k, the lane's
-// operand of mma.sync. It neither begins nor commits. FRESH: the sums begin at
-// 0, whatever they are; clearing them would await earlier products.
+// operand of mma.sync.
 template <class E, int COLUMNS_, bool TURNED, int STEPS_ = 4,
           bool FRESH = false>
 DEVICE void multiply_rows(const uint32_t (*a)[4], shared_t b, float* sums) {
@@ -171,9 +175,17 @@ DEVICE void multiply_step(const uint32_t* a, shared_t b, uint32_t k,
   }
 }
 
-template <class E, int COLUMNS_, bool TURNED, int STEPS_ = 4>
+template <int COLUMNS_>
+DEVICE void clear_sums(float* sums) {
+#pragma unroll
+  for (int i = 0; i < COLUMNS_ / 2; ++i) sums[i] = 0;
+}
+
+template <class E, int COLUMNS_, bool TURNED, int STEPS_ = 4,
+          bool FRESH = false>
 DEVICE void multiply_tile(shared_t a, shared_t b, float* sums) {
   uint32_t lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+  if (FRESH) clear_sums<COLUMNS_>(sums);
 #pragma unroll
   for (uint32_t k = 0; k < STEPS_; ++k) {
     uint32_t left[4];
@@ -185,8 +197,7 @@ DEVICE void multiply_tile(shared_t a, shared_t b, float* sums) {
 template <class E, int COLUMNS_, bool TURNED, int STEPS_ = 4,
           bool FRESH = false>
 DEVICE void multiply_rows(const uint32_t (*a)[4], shared_t b, float* sums) {
-#pragma unroll
-  for (int i = 0; FRESH && i < COLUMNS_ / 2; ++i) sums[i] = 0;
+  if (FRESH) clear_sums<COLUMNS_>(sums);
 #pragma unroll
   for (uint32_t k = 0; k < STEPS_; ++k)
     multiply_step<E, COLUMNS_, TURNED>(a[k], b, k, sums);
