@@ -24,10 +24,7 @@ static bool staged_in_registers(const rabbet_attention_staged_t* staged) {
 
 // Keys of a tile.
 static int64_t staged_keys(const rabbet_attention_staged_t* staged) {
-  return staged_in_registers(staged) && staged->groups < 3 &&
-                 staged->blocks == 1
-             ? 2 * PART
-             : PART;
+  return staged_in_registers(staged) && staged->blocks == 1 ? 2 * PART : PART;
 }
 
 // Shared memory of a block, in bytes: tiles of keys and values, and queries

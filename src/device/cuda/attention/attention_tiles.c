@@ -58,7 +58,6 @@ static const tiles_tactic_t tiles_tactics[] = {
     {"1 x 8 warps, keys in 16", WARPS(1, 8, 16)},
     {"staged, 64 rows", STAGED(1, 1)},
     {"staged, 128 rows", STAGED(2, 1)},
-    {"staged, 192 rows", STAGED(3, 1)},
     {"staged, 2 x 128 rows", STAGED(2, 2)},
 };
 enum { TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };

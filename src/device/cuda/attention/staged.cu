@@ -26,12 +26,9 @@ enum {
   LAST = WIDTH - 64 * (PANELS - 1),
   // Queries are in registers, or, if those do not suffice, in shared memory.
   IN_REGISTERS = WIDTH <= 128,
-  PART = 64,  // keys of a product
-  PARTS = IN_REGISTERS && GROUPS < 3 && BLOCKS == 1 ? 2 : 1,
-  KEYS = PARTS * PART,  // of a tile
-  PANEL_BYTES = PART * 128,
-  PART_BYTES = PANELS * PANEL_BYTES,
-  TILE_BYTES = PARTS * PART_BYTES,
+  KEYS = IN_REGISTERS && BLOCKS == 1 ? 128 : 64,  // of a tile
+  PART = 64,                                      // values of a product
+  TILE_BYTES = PANELS * KEYS * 128,
   SLOTS = 2,  // for tiles of keys, and for those of values
 };
 
@@ -135,31 +132,31 @@ DEVICE void load_queries(const ELEMENT* q, int64_t step, uint32_t row,
   }
 }
 
-// Adds the scores of 64 keys by a panel of columns.
+// Adds the scores of a tile by a panel of columns.
 template <int PANEL>
 DEVICE void add_panel(const queries_t& q, shared_t queries, shared_t keys,
                       float* scores) {
-  enum { STEPS = PANEL < PANELS - 1 ? 4 : LAST / 16 };
-  keys += PANEL * PANEL_BYTES;
+  enum {
+    STEPS = PANEL < PANELS - 1 ? 4 : LAST / 16,
+    FROM = PANEL < PANELS ? 4 * PANEL : 0
+  };
+  if (PANEL >= PANELS) return;
+  keys += PANEL * (KEYS * 128);
   if (IN_REGISTERS)
-    multiply_rows<ELEMENT, PART, false, STEPS, PANEL == 0>(q.v + 4 * PANEL,
-                                                           keys, scores);
+    multiply_rows<ELEMENT, KEYS, false, STEPS, PANEL == 0>(q.v + FROM, keys,
+                                                           scores);
   else
-    multiply_tile<ELEMENT, PART, false, STEPS, PANEL == 0>(
+    multiply_tile<ELEMENT, KEYS, false, STEPS, PANEL == 0>(
         queries + PANEL * (ROWS * 128), keys, scores);
 }
 
-// Begins the scores of a tile. Of each part, scores has 32 numbers.
 DEVICE void begin_scores(const queries_t& q, shared_t queries, shared_t keys,
                          float* scores) {
   begin_products();
-#pragma unroll
-  for (int i = 0; i < PARTS; ++i, keys += PART_BYTES, scores += PART / 2) {
-    add_panel<0>(q, queries, keys, scores);
-    if (PANELS > 1) add_panel < PANELS<2 ? 0 : 1>(q, queries, keys, scores);
-    if (PANELS > 2) add_panel < PANELS<3 ? 0 : 2>(q, queries, keys, scores);
-    if (PANELS > 3) add_panel < PANELS<4 ? 0 : 3>(q, queries, keys, scores);
-  }
+  add_panel<0>(q, queries, keys, scores);
+  add_panel<1>(q, queries, keys, scores);
+  add_panel<2>(q, queries, keys, scores);
+  add_panel<3>(q, queries, keys, scores);
   commit_products();
 }
 
@@ -167,22 +164,37 @@ DEVICE void begin_scores(const queries_t& q, shared_t queries, shared_t keys,
 struct weights_t {
   uint32_t v[KEYS / 16][4];
 };
-// Begins to add the values of a tile. Of each panel of columns, results has 32
-// numbers.
+// Columns of a product of values, of so many that are left.
+#define COLUMNS_OF(left)                    \
+  ((left) >= 128                   ? 128    \
+   : (left) == 80 || (left) == 112 ? 64     \
+   : (left) > 0                    ? (left) \
+                                   : 16)
+
+// Adds 64 values, some columns of them.
+template <int FROM>
+DEVICE void add_columns(const uint32_t (*weights)[4], shared_t values,
+                        float* results) {
+  if (FROM < WIDTH)
+    multiply_rows<ELEMENT, COLUMNS_OF(WIDTH - FROM), true>(
+        weights, values + FROM / 64 * (PART * 128), results + FROM / 2);
+}
+
+// Begins to add the values of a tile.
 DEVICE void begin_values(const weights_t& weights, shared_t values,
                          float* results) {
+  enum {
+    SECOND = COLUMNS_OF(WIDTH),
+    THIRD = SECOND + COLUMNS_OF(WIDTH - SECOND)
+  };
   begin_products();
 #pragma unroll
-  for (int i = 0; i < PARTS; ++i)
-#pragma unroll
-    for (int panel = 0; panel < PANELS; ++panel) {
-      shared_t from = values + i * PART_BYTES + panel * PANEL_BYTES;
-      const uint32_t(*x)[4] = weights.v + i * (PART / 16);
-      if (panel < PANELS - 1)
-        multiply_rows<ELEMENT, 64, true>(x, from, results + 32 * panel);
-      else
-        multiply_rows<ELEMENT, LAST, true>(x, from, results + 32 * panel);
-    }
+  for (int i = 0; i < KEYS / PART; ++i) {
+    shared_t from = values + i * (PANELS * PART * 128);
+    add_columns<0>(weights.v + i * (PART / 16), from, results);
+    add_columns<SECOND>(weights.v + i * (PART / 16), from, results);
+    add_columns<THIRD>(weights.v + i * (PART / 16), from, results);
+  }
   commit_products();
 }
 
@@ -288,7 +300,7 @@ DEVICE void weigh_tile(const attend_t& p, const rows_t& rows, uint32_t first,
     weigh<true>(p, scores, state, factors);
   } else {
 #pragma unroll
-    for (int i = 0; i < PARTS; ++i)
+    for (int i = 0; i < KEYS / PART; ++i)
       finish_scores(p, rows, first + i * PART, scores + i * (PART / 2));
     weigh<false>(p, scores, state, factors);
   }
@@ -380,9 +392,10 @@ struct stages_t {
 DEVICE shared_t slot_of(shared_t slots, uint32_t turn) {
   return slots + turn % SLOTS * TILE_BYTES;
 }
+template <int PART_LINES>
 DEVICE void copy_tile(shared_t to, const ELEMENT* from, int64_t step,
                       uint32_t tile, const attend_t& p) {
-  copy_rows<KEYS, PART>(to, from, step, tile * KEYS, p.keys);
+  copy_rows<KEYS, PART_LINES>(to, from, step, tile * KEYS, p.keys);
 }
 // Makes what was copied visible to all, once all have done with the turn
 // before.
@@ -400,12 +413,13 @@ DEVICE void attend_tiles(const attend_t& p, const rows_t& rows,
   weights_t weights;
   uint32_t tile = next_tile(walk), then = next_tile(walk), turn = 0;
   if (tile == walk.end) return;
-  copy_tile(s.keys, s.k, p.k[2], tile, p);
+  copy_tile<KEYS>(s.keys, s.k, p.k[2], tile, p);
   commit_copies();
   await_turn();
   begin_scores(q, s.queries, s.keys, scores);
-  copy_tile(s.values, s.v, p.v[2], tile, p);
-  if (then < walk.end) copy_tile(slot_of(s.keys, 1), s.k, p.k[2], then, p);
+  copy_tile<PART>(s.values, s.v, p.v[2], tile, p);
+  if (then < walk.end)
+    copy_tile<KEYS>(slot_of(s.keys, 1), s.k, p.k[2], then, p);
   commit_copies();
   await_products();
   hold_sums<KEYS>(scores);
@@ -419,9 +433,9 @@ DEVICE void attend_tiles(const attend_t& p, const rows_t& rows,
     await_turn();
     begin_scores(q, s.queries, slot_of(s.keys, turn), scores);
     begin_values(weights, slot_of(s.values, turn + 1), state.results);
-    copy_tile(slot_of(s.values, turn), s.v, p.v[2], tile, p);
+    copy_tile<PART>(slot_of(s.values, turn), s.v, p.v[2], tile, p);
     if (then < walk.end)
-      copy_tile(slot_of(s.keys, turn + 1), s.k, p.k[2], then, p);
+      copy_tile<KEYS>(slot_of(s.keys, turn + 1), s.k, p.k[2], then, p);
     commit_copies();
     await_products<1>();
     hold_sums<KEYS>(scores);

@@ -41,9 +41,10 @@ DEVICE void hold_sums(float* sums) {
 }
 
 // wgmma's matrix descriptor: lines of 128 bytes, groups of 8 lines 1024 bytes
-// apart, panels 8192 bytes apart.
+// apart, panels 8192 bytes apart. `at`: the address, in units of 16 bytes.
+// Other units are a sum away, since no carry leaves the 14 bits of an address.
 DEVICE uint64_t tile_descriptor(uint32_t at) {
-  return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)(8192 >> 4) << 16 |
+  return (uint64_t)(at + ((uint32_t)(8192 >> 4) << 16)) |
          (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
@@ -99,17 +100,28 @@ struct product_of;
   "%24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, " \
   "%40, %41, %42, %43, %44, %45, %46, %47"
-#define PRODUCTS_OF(type, name)                                               \
-  PRODUCT_OF(type, name, 16, REGISTERS_8, "%8", "%9", "%10", "%11", "%12",    \
-             "%13", "%14", SUMS_8(0))                                         \
-  PRODUCT_OF(type, name, 32, REGISTERS_16, "%16", "%17", "%18", "%19", "%20", \
-             "%21", "%22", SUMS_16(0))                                        \
-  PRODUCT_OF(type, name, 48, REGISTERS_24, "%24", "%25", "%26", "%27", "%28", \
-             "%29", "%30", SUMS_16(0), SUMS_8(16))                            \
-  PRODUCT_OF(type, name, 64, REGISTERS_32, "%32", "%33", "%34", "%35", "%36", \
-             "%37", "%38", SUMS_16(0), SUMS_16(16))                           \
-  PRODUCT_OF(type, name, 96, REGISTERS_48, "%48", "%49", "%50", "%51", "%52", \
-             "%53", "%54", SUMS_16(0), SUMS_16(16), SUMS_16(32))
+#define REGISTERS_64                         \
+  "%0, %1, %2, %3, %4, %5, %6, %7, "         \
+  "%8, %9, %10, %11, %12, %13, %14, %15, "   \
+  "%16, %17, %18, %19, %20, %21, %22, %23, " \
+  "%24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, " \
+  "%40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, " \
+  "%56, %57, %58, %59, %60, %61, %62, %63"
+#define PRODUCTS_OF(type, name)                                                \
+  PRODUCT_OF(type, name, 16, REGISTERS_8, "%8", "%9", "%10", "%11", "%12",     \
+             "%13", "%14", SUMS_8(0))                                          \
+  PRODUCT_OF(type, name, 32, REGISTERS_16, "%16", "%17", "%18", "%19", "%20",  \
+             "%21", "%22", SUMS_16(0))                                         \
+  PRODUCT_OF(type, name, 48, REGISTERS_24, "%24", "%25", "%26", "%27", "%28",  \
+             "%29", "%30", SUMS_16(0), SUMS_8(16))                             \
+  PRODUCT_OF(type, name, 64, REGISTERS_32, "%32", "%33", "%34", "%35", "%36",  \
+             "%37", "%38", SUMS_16(0), SUMS_16(16))                            \
+  PRODUCT_OF(type, name, 96, REGISTERS_48, "%48", "%49", "%50", "%51", "%52",  \
+             "%53", "%54", SUMS_16(0), SUMS_16(16), SUMS_16(32))               \
+  PRODUCT_OF(type, name, 128, REGISTERS_64, "%64", "%65", "%66", "%67", "%68", \
+             "%69", "%70", SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48))
 PRODUCTS_OF(half_t, "f16")
 PRODUCTS_OF(bf16_t, "bf16")
 #undef PRODUCTS_OF
@@ -120,14 +132,15 @@ template <class E, int COLUMNS_, bool TURNED, int STEPS_ = 4,
           bool FRESH = false>
 DEVICE void multiply_tile(shared_t a, shared_t b, float* sums) {
   typedef product_of<E, COLUMNS_, TURNED> product;
-  a += threadIdx.x / 128 * (64 * 128);
+  uint32_t left = (a + threadIdx.x / 128 * (64 * 128)) >> 4, right = b >> 4;
 #pragma unroll
   for (int k = 0; k < STEPS_; ++k) {
-    uint64_t at = tile_descriptor(b + k * (TURNED ? 16 * 128 : 32));
+    uint64_t x = tile_descriptor(left + k * 2);
+    uint64_t y = tile_descriptor(right + k * (TURNED ? 128 : 2));
     if (FRESH && k == 0)
-      product::template add<0>(sums, tile_descriptor(a), at);
+      product::template add<0>(sums, x, y);
     else
-      product::template add<1>(sums, tile_descriptor(a + k * 32), at);
+      product::template add<1>(sums, x, y);
   }
 }
 // The same with rows of a in registers: for every 16 elements of k, the lane's
@@ -136,13 +149,14 @@ template <class E, int COLUMNS_, bool TURNED, int STEPS_ = 4,
           bool FRESH = false>
 DEVICE void multiply_rows(const uint32_t (*a)[4], shared_t b, float* sums) {
   typedef product_of<E, COLUMNS_, TURNED> product;
+  uint32_t right = b >> 4;
 #pragma unroll
   for (int k = 0; k < STEPS_; ++k) {
-    uint64_t at = tile_descriptor(b + k * (TURNED ? 16 * 128 : 32));
+    uint64_t y = tile_descriptor(right + k * (TURNED ? 128 : 2));
     if (FRESH && k == 0)
-      product::template add_rows<0>(sums, a[k], at);
+      product::template add_rows<0>(sums, a[k], y);
     else
-      product::template add_rows<1>(sums, a[k], at);
+      product::template add_rows<1>(sums, a[k], y);
   }
 }
 #else
