@@ -255,39 +255,63 @@ DEVICE void finish_scores(const attend_t& p, const rows_t& rows, uint32_t first,
 #elif defined(MASK)
       x += to_float(masks.v[b][c]);
 #endif
-      scores[4 * b + c] = key < p.keys ? x : -INFINITE;
+      scores[4 * b + c] = x;
     }
+  if (first + PART <= p.keys) return;
+#pragma unroll
+  for (uint32_t i = 0; i < PART / 2; ++i)
+    if (first + i / 4 * 8 + 2 * rows.t + (i & 1) >= p.keys)
+      scores[i] = -INFINITE;
 }
 
 // Turns scores into weights; factors: by which earlier results are multiplied.
 // PLAIN: the scores are still to be multiplied by the scale, which is positive.
+// Each maximum and sum is one of several, which do not wait for each other.
 template <bool PLAIN>
 DEVICE void weigh(const attend_t& p, float* scores, state_t& state,
                   float* factors) {
+  enum { CHAINS = 4 };
+  float most[2][CHAINS], sum[2][CHAINS], base[2], shift[2];
+#pragma unroll
+  for (int i = 0; i < 2 * CHAINS; ++i) {
+    most[i / CHAINS][i % CHAINS] = -INFINITE;
+    sum[i / CHAINS][i % CHAINS] = 0;
+  }
+#pragma unroll
+  for (int b = 0; b < KEYS / 8; ++b)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float* to = &most[half][b % CHAINS];
+      *to = highest(
+          *to, highest(scores[4 * b + 2 * half], scores[4 * b + 2 * half + 1]));
+    }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float most = -INFINITE, sum = 0;
-#pragma unroll
-    for (int b = 0; b < KEYS / 8; ++b)
-      most = highest(most, highest(scores[4 * b + 2 * half],
-                                   scores[4 * b + 2 * half + 1]));
-    most = highest(state.most[half],
-                   highest_of_row(most) * (PLAIN ? p.scale : 1.0f));
-    float base = finite_base(most);
-    factors[half] = power(state.most[half] - base);
-    float scale = p.scale * LOG2_E, shift = -base * LOG2_E;
-#pragma unroll
-    for (int b = 0; b < KEYS / 8; ++b)
-#pragma unroll
-      for (int c = 2 * half; c < 2 * half + 2; ++c) {
-        float x = scores[4 * b + c];
-        x = PLAIN ? power_of_2(fmaf(x, scale, shift)) : power(x - base);
-        scores[4 * b + c] = x;
-        sum += x;
-      }
-    state.sum[half] = state.sum[half] * factors[half] + sum;
-    state.most[half] = most;
+    float all = highest(highest(most[half][0], most[half][1]),
+                        highest(most[half][2], most[half][3]));
+    all = highest(state.most[half],
+                  highest_of_row(all) * (PLAIN ? p.scale : 1.0f));
+    base[half] = finite_base(all);
+    shift[half] = -base[half] * LOG2_E;
+    factors[half] = power(state.most[half] - base[half]);
+    state.most[half] = all;
   }
+  float scale = p.scale * LOG2_E;
+#pragma unroll
+  for (int b = 0; b < KEYS / 8; ++b)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      float x = scores[4 * b + c];
+      x = PLAIN ? power_of_2(fmaf(x, scale, shift[c / 2]))
+                : power(x - base[c / 2]);
+      scores[4 * b + c] = x;
+      sum[c / 2][(2 * b + c % 2) % CHAINS] += x;
+    }
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    state.sum[half] =
+        state.sum[half] * factors[half] +
+        ((sum[half][0] + sum[half][1]) + (sum[half][2] + sum[half][3]));
 }
 
 // Weights of a tile's scores; factors: by which earlier results are multiplied.
