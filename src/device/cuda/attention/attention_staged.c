@@ -11,7 +11,8 @@ enum {
   PANEL = 64,
   LINE = 128,
   REGISTER_WIDTH = 128,
-  SURVEY_THREADS = 128
+  SURVEY_THREADS = 128,
+  BARRIER_BYTES = (4 * SLOTS + 1) * 16
 };
 
 static int64_t staged_rows(const rabbet_attention_staged_t* staged) {
@@ -22,33 +23,41 @@ static bool staged_in_registers(const rabbet_attention_staged_t* staged) {
   return staged->width <= REGISTER_WIDTH;
 }
 
-// Keys of a tile.
-static int64_t staged_keys(const rabbet_attention_staged_t* staged) {
-  return staged_in_registers(staged) && staged->blocks == 1 ? 2 * PART : PART;
+// A thread has twice as many scores of larger tiles, for which the registers of
+// GPUs without wgmma do not suffice, or those of many threads.
+rabbet_attention_staged_t rabbet_attention_staged(
+    const rabbet_cuda_device_t* device, int64_t width, int groups) {
+  rabbet_attention_staged_t staged = {.width = width, .groups = groups};
+  bool large = device->major == 9 && device->minor == 0 && groups <= 2 &&
+               staged_in_registers(&staged);
+  staged.keys = large ? 2 * PART : PART;
+  return staged;
 }
 
-// Shared memory of a block, in bytes: tiles of keys and values, and queries
-// that registers do not hold.
+// Shared memory of a block, in bytes: tiles of keys and values, queries that
+// registers do not hold, and barriers.
 static int64_t staged_shared(const rabbet_attention_staged_t* staged) {
   int64_t panels = rabbet_ceildiv(staged->width, (int64_t)PANEL);
   int64_t queries = staged_in_registers(staged) ? 0 : staged_rows(staged);
-  return panels * (2 * SLOTS * staged_keys(staged) + queries) * LINE;
+  return panels * (2 * SLOTS * staged->keys + queries) * LINE + BARRIER_BYTES;
 }
 
 // Blocks of one group where there are too few of more for all multiprocessors;
-// more than two groups on one where registers suffice.
+// of three where registers suffice.
 bool rabbet_attention_staged_wanted(const rabbet_cuda_device_t* device,
                                     const rabbet_attention_staged_t* staged,
                                     const rabbet_attention_views_t* views) {
   enum { FEW = 16, NARROW = 64 };
-  int64_t rows = views->y.dims[2], own = staged_rows(staged);
+  int64_t rows = views->y.dims[2];
   int64_t pairs = views->y.dims[0] * views->y.dims[1] *
                   rabbet_ceildiv(rows, (int64_t)(2 * GROUP_ROWS));
-  if (rows <= FEW || views->k.dims[2] <= FEW || rows <= own - GROUP_ROWS ||
+  if (rows <= FEW || views->k.dims[2] <= FEW ||
+      rows <= staged_rows(staged) - GROUP_ROWS ||
       staged_shared(staged) > device->shared_bytes)
     return false;
-  if (staged->groups == 1) return pairs < 2 * device->multiprocessors;
-  return staged->groups * staged->blocks == 2 || staged->width <= NARROW;
+  return staged->groups == 1   ? pairs < 2 * device->multiprocessors
+         : staged->groups == 2 ? true
+                               : staged->width <= NARROW;
 }
 
 rabbet_status_t rabbet_attention_staged_permit(
@@ -76,11 +85,11 @@ size_t rabbet_attention_staged_launch(const rabbet_attention_staged_t* staged,
   attend_t* p = parameters;
   const rabbet_attention_view_t* mask = &views->mask;
   int64_t rows = rabbet_ceildiv((int64_t)p->rows, staged_rows(staged));
-  int64_t keys = rabbet_ceildiv((int64_t)p->keys, staged_keys(staged));
+  int64_t keys = rabbet_ceildiv((int64_t)p->keys, (int64_t)staged->keys);
   attend->grid[0] = (unsigned)views->y.dims[1];
   attend->grid[1] = (unsigned)rows;
   attend->grid[2] = (unsigned)views->y.dims[0];
-  attend->block[0] = (unsigned)(GROUP_THREADS * staged->groups);
+  attend->block[0] = (unsigned)(GROUP_THREADS * (staged->groups + 1));
   attend->block[1] = attend->block[2] = 1;
   attend->shared_bytes = (unsigned)staged_shared(staged);
   if (!has_mask) return 0;

@@ -4,8 +4,8 @@
 //   ELEMENT     type of q, k, v and y: half_t or bf16_t
 //   MASK, KEEP, BAND, CAP, ZERO_NAN, HEAD
 //               as in attention.cu
-//   GROUPS      warp groups of a block
-//   BLOCKS      of a multiprocessor, at least
+//   GROUPS      warp groups of a block that compute
+//   KEYS        of a tile: 64 or 128
 //
 // While the tensor cores add up the values of a tile of keys, the weights of
 // the next are computed. The scheme is that of FlashAttention-2 and -3 (arXiv
@@ -17,17 +17,25 @@
 // else: a block with such rows begins again, and leaves out nothing.
 #include "device/cuda/attention/softmax.cuh"
 #include "device/cuda/products/warpgroup.cuh"
+#include "device/cuda/programs/arrival.cuh"
 
 enum {
-  THREADS = 128 * GROUPS,
+  GROUP = 128,         // threads
+  WARPS = 4 * GROUPS,  // that compute
+  THREADS = GROUP * (GROUPS + 1),
   ROWS = 64 * GROUPS,
+  // Three groups begin with equally many registers of a multiprocessor, 168 for
+  // a thread; two groups need no more than they begin with, nor do four, of
+  // narrow heads.
+  GIVES_REGISTERS = GROUPS == 2,
+  COPY_REGISTERS = 24,
+  REGISTERS = 240,
   WIDTH = (HEAD + 15) / 16 * 16,
   PANELS = (WIDTH + 63) / 64,  // of 64 columns, as warpgroup.cuh has them
   LAST = WIDTH - 64 * (PANELS - 1),
   // Queries are in registers, or, if those do not suffice, in shared memory.
   IN_REGISTERS = WIDTH <= 128,
-  KEYS = IN_REGISTERS && BLOCKS == 1 ? 128 : 64,  // of a tile
-  PART = 64,                                      // values of a product
+  PART = 64,  // values of a product
   TILE_BYTES = PANELS * KEYS * 128,
   SLOTS = 2,  // for tiles of keys, and for those of values
 };
@@ -93,25 +101,28 @@ extern "C" __global__ void __launch_bounds__(128)
 
 // ---- Factors ---------------------------------------------------------------
 
-// Copies LINES rows of a factor, from `first` on, with zeros beyond the last of
-// `count`. Each PART_LINES of them have panels of their own.
+// A warp group copies LINES rows of a factor, from `first` on, with zeros
+// beyond the last of `count`. Each PART_LINES of them have panels of their own.
 template <int LINES, int PART_LINES>
 DEVICE void copy_rows(shared_t to, const ELEMENT* from, int64_t step,
                       uint32_t first, uint32_t count) {
-  uint32_t chunk = threadIdx.x % 8;
+  enum { LEAP = GROUP / 8 };
+  uint32_t own = threadIdx.x % GROUP / 8, chunk = threadIdx.x % 8;
+  const ELEMENT* row = from + (first + own) * step + chunk * 8;
+  bool whole = first + LINES <= count;
+  to += own * 128 + (chunk ^ (own & 7)) * 16;
 #pragma unroll
-  for (uint32_t line = threadIdx.x / 8; line < LINES; line += THREADS / 8) {
-    bool there = first + line < count;
-    const ELEMENT* row = from + (there ? first + line : 0) * step;
+  for (uint32_t line = 0; line < LINES; line += LEAP, row += LEAP * step) {
+    bool there = whole || first + own + line < count;
     shared_t at = to + line / PART_LINES * (PANELS * PART_LINES * 128) +
-                  line % PART_LINES * 128 + (chunk ^ (line & 7)) * 16;
+                  line % PART_LINES * 128;
 #pragma unroll
     for (uint32_t panel = 0; panel < PANELS; ++panel) {
       uint32_t column = panel * 64 + chunk * 8;
       bool wanted = there && column < HEAD;
       if (column < WIDTH)
-        copy_chunk(at + panel * (PART_LINES * 128), wanted ? row + column : row,
-                   wanted);
+        copy_chunk(at + panel * (PART_LINES * 128),
+                   wanted ? row + panel * 64 : from, wanted);
     }
   }
 }
@@ -408,92 +419,143 @@ DEVICE void write_results(const attend_t& p, const rows_t& rows,
   }
 }
 
-// What a block copies, and where to.
+// Where tiles lie. For each slot of keys, then of values, and for the queries,
+// there is a barrier of their arrival; and for each slot one of its release.
 struct stages_t {
-  const ELEMENT *k, *v;
-  shared_t keys, values, queries;
+  shared_t keys, values, queries, full, free;
 };
-DEVICE shared_t slot_of(shared_t slots, uint32_t turn) {
-  return slots + turn % SLOTS * TILE_BYTES;
+DEVICE stages_t find_stages(chunk_t* memory) {
+  stages_t s;
+  s.keys = shared_address(memory);
+  s.values = s.keys + SLOTS * TILE_BYTES;
+  s.queries = s.values + SLOTS * TILE_BYTES;
+  s.full = s.queries + (IN_REGISTERS ? 0 : PANELS * ROWS * 128);
+  s.free = s.full + (2 * SLOTS + 1) * ARRIVAL_BYTES;
+  return s;
 }
-template <int PART_LINES>
-DEVICE void copy_tile(shared_t to, const ELEMENT* from, int64_t step,
-                      uint32_t tile, const attend_t& p) {
-  copy_rows<KEYS, PART_LINES>(to, from, step, tile * KEYS, p.keys);
-}
-// Makes what was copied visible to all, once all have done with the turn
-// before.
-DEVICE void await_turn() {
-  await_copies<0>();
-  show_tensor_cores();
-  __syncthreads();
+DEVICE void count_stages(const stages_t& s) {
+  for (int i = 0; i < 2 * SLOTS + 1; ++i)
+    count_arrivals(s.full + i * ARRIVAL_BYTES, GROUP);
+  for (int i = 0; i < 2 * SLOTS; ++i)
+    count_arrivals(s.free + i * ARRIVAL_BYTES, WARPS);
 }
 
-// Adds all tiles of the walk, one in a turn.
-DEVICE void attend_tiles(const attend_t& p, const rows_t& rows,
-                         const queries_t& q, const stages_t& s, walk_t& walk,
-                         state_t& state) {
+// The place of a tile among all that the block reads: its slot, and how often
+// the slot was used before.
+struct turn_of_t {
+  uint32_t slot, use;
+};
+DEVICE turn_of_t turn_of(uint32_t number) {
+  turn_of_t turn = {number % SLOTS, number / SLOTS};
+  return turn;
+}
+DEVICE shared_t tile_at(shared_t slots, uint32_t number) {
+  return slots + turn_of(number).slot * TILE_BYTES;
+}
+// `kind`: 0 for keys, 1 for values.
+DEVICE shared_t barrier_at(shared_t barriers, int kind, uint32_t number) {
+  return barriers + (kind * SLOTS + turn_of(number).slot) * ARRIVAL_BYTES;
+}
+DEVICE void await_tile(const stages_t& s, int kind, uint32_t number) {
+  await_arrivals(barrier_at(s.full, kind, number), turn_of(number).use & 1);
+  show_tensor_cores();
+}
+DEVICE void release_tile(const stages_t& s, int kind, uint32_t number) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) arrive(barrier_at(s.free, kind, number));
+}
+
+// ---- The group that copies -------------------------------------------------
+
+template <int PART_LINES>
+DEVICE void copy_tile(const stages_t& s, int kind, uint32_t number,
+                      const ELEMENT* from, int64_t step, uint32_t tile,
+                      uint32_t keys) {
+  uint32_t use = turn_of(number).use;
+  if (use > 0) await_arrivals(barrier_at(s.free, kind, number), (use - 1) & 1);
+  copy_rows<KEYS, PART_LINES>(tile_at(kind ? s.values : s.keys, number), from,
+                              step, tile * KEYS, keys);
+  arrive_copied(barrier_at(s.full, kind, number));
+}
+
+// Returns the number of the next tile.
+DEVICE uint32_t copy_tiles(const attend_t& p, const stages_t& s, walk_t& walk,
+                           const ELEMENT* k, const ELEMENT* v,
+                           uint32_t number) {
+  uint32_t tile = next_tile(walk);
+  if (tile == walk.end) return number;
+  copy_tile<KEYS>(s, 0, number, k, p.k[2], tile, p.keys);
+  for (; tile < walk.end; ++number) {
+    uint32_t then = next_tile(walk);
+    if (then < walk.end)
+      copy_tile<KEYS>(s, 0, number + 1, k, p.k[2], then, p.keys);
+    copy_tile<PART>(s, 1, number, v, p.v[2], tile, p.keys);
+    tile = then;
+  }
+  return number;
+}
+
+// ---- The groups that compute -----------------------------------------------
+
+// Adds all tiles of the walk. Returns the number of the next.
+DEVICE uint32_t attend_tiles(const attend_t& p, const rows_t& rows,
+                             const queries_t& q, const stages_t& s,
+                             walk_t& walk, uint32_t number, state_t& state) {
   float scores[KEYS / 2], factors[2];
   weights_t weights;
-  uint32_t tile = next_tile(walk), then = next_tile(walk), turn = 0;
-  if (tile == walk.end) return;
-  copy_tile<KEYS>(s.keys, s.k, p.k[2], tile, p);
-  commit_copies();
-  await_turn();
-  begin_scores(q, s.queries, s.keys, scores);
-  copy_tile<PART>(s.values, s.v, p.v[2], tile, p);
-  if (then < walk.end)
-    copy_tile<KEYS>(slot_of(s.keys, 1), s.k, p.k[2], then, p);
-  commit_copies();
+  uint32_t tile = next_tile(walk);
+  if (tile == walk.end) return number;
+  await_tile(s, 0, number);
+  begin_scores(q, s.queries, tile_at(s.keys, number), scores);
   await_products();
   hold_sums<KEYS>(scores);
+  release_tile(s, 0, number);
   weigh_tile(p, rows, tile * KEYS, is_plain(p, walk, tile), scores, state,
              factors);
   pack_weights(scores, weights);
-  while (then < walk.end) {
-    tile = then;
-    then = next_tile(walk);
-    ++turn;
-    await_turn();
-    begin_scores(q, s.queries, slot_of(s.keys, turn), scores);
-    begin_values(weights, slot_of(s.values, turn + 1), state.results);
-    copy_tile<PART>(slot_of(s.values, turn), s.v, p.v[2], tile, p);
-    if (then < walk.end)
-      copy_tile<KEYS>(slot_of(s.keys, turn + 1), s.k, p.k[2], then, p);
-    commit_copies();
+  for (tile = next_tile(walk); tile < walk.end; tile = next_tile(walk)) {
+    bool plain = is_plain(p, walk, tile);
+    await_tile(s, 0, number + 1);
+    begin_scores(q, s.queries, tile_at(s.keys, number + 1), scores);
+    await_tile(s, 1, number);
+    begin_values(weights, tile_at(s.values, number), state.results);
     await_products<1>();
     hold_sums<KEYS>(scores);
-    weigh_tile(p, rows, tile * KEYS, is_plain(p, walk, tile), scores, state,
-               factors);
+    release_tile(s, 0, number + 1);
+    weigh_tile(p, rows, tile * KEYS, plain, scores, state, factors);
     await_products();
     hold_sums<WIDTH>(state.results);
+    release_tile(s, 1, number);
 #pragma unroll
     for (int e = 0; e < WIDTH / 2; ++e) state.results[e] *= factors[e / 2 % 2];
     pack_weights(scores, weights);
+    ++number;
   }
-  await_turn();
-  begin_values(weights, slot_of(s.values, turn), state.results);
+  await_tile(s, 1, number);
+  begin_values(weights, tile_at(s.values, number), state.results);
   await_products();
   hold_sums<WIDTH>(state.results);
+  release_tile(s, 1, number);
+  return number + 1;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS)
     attend(const ELEMENT* q, const ELEMENT* k, const ELEMENT* v,
            const mask_t* mask, ELEMENT* y, const uint8_t* survey,
            const attend_t p) {
   extern __shared__ __align__(1024) chunk_t memory[];
-  stages_t stages = {k, v, shared_address(memory), shared_t(), shared_t()};
-  stages.values = stages.keys + SLOTS * TILE_BYTES;
-  stages.queries = stages.values + SLOTS * TILE_BYTES;
+  const stages_t stages = find_stages(memory);
+  bool copies = threadIdx.x >= 32 * WARPS;
   uint32_t lane = threadIdx.x % 32;
   // The last rows, which may keep the most keys, come first.
   uint32_t tile = gridDim.y - 1 - blockIdx.y, row = tile * ROWS;
   int64_t head = blockIdx.x, batch = blockIdx.z;
   rows_t rows = {
       {mask, mask}, row + threadIdx.x / 32 * 16 + lane / 4, lane % 4};
+  if (threadIdx.x == 0) count_stages(stages);
   q += batch * p.q[0] + head * p.q[1];
-  stages.k += batch * p.k[0] + head / p.share * p.k[1];
-  stages.v += batch * p.v[0] + head / p.share * p.v[1];
+  k += batch * p.k[0] + head / p.share * p.k[1];
+  v += batch * p.v[0] + head / p.share * p.v[1];
   y += batch * p.y[0] + head * p.y[1];
 #ifdef MASK
   survey += batch * p.survey[0] + head * p.survey[1] + tile * p.survey[2];
@@ -503,17 +565,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                        min(rows.row + 8 * half, p.rows - 1) * p.mask[2];
 #endif
   turn_t turn;
+  __syncthreads();
+  shared_t stored = stages.full + 2 * SLOTS * ARRIVAL_BYTES;
+  uint32_t number = 0;
+  if (copies) {
+    if (GIVES_REGISTERS) give_registers<COPY_REGISTERS>();
+    if (!IN_REGISTERS) {
+      copy_rows<ROWS, ROWS>(stages.queries, q, p.q[2], row, p.rows);
+      arrive_copied(stored);
+    }
+    for (int pass = 0; pass < 2; ++pass) {
+      walk_t walk = walk_from(p, survey, row, pass == 1);
+      number = copy_tiles(p, stages, walk, k, v, number);
+      if (!walk.left_out || !__syncthreads_or(false)) break;
+    }
+    await_copies<0>();
+    return;
+  }
+  if (GIVES_REGISTERS) take_registers<REGISTERS>();
   queries_t queries;
+  state_t state;
   if (IN_REGISTERS)
     load_queries(q, p.q[2], rows.row, p.rows, rows.t, queries);
   else
-    copy_rows<ROWS, ROWS>(stages.queries, q, p.q[2], row, p.rows);
-
-  state_t state;
+    await_arrivals(stored, 0);
   for (int pass = 0; pass < 2; ++pass) {
     walk_t walk = walk_from(p, survey, row, pass == 1);
     state = {{-INFINITE, -INFINITE}, {0, 0}, {0}};
-    attend_tiles(p, rows, queries, stages, walk, state);
+    number = attend_tiles(p, rows, queries, stages, walk, number, state);
     bool more = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half)

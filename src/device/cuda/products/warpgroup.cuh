@@ -22,6 +22,16 @@
 DEVICE void show_tensor_cores() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+// All threads of a warp group take registers that another has given, up to so
+// many each, or give all above.
+template <int COUNT>
+DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT>
+DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
 DEVICE void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -161,6 +171,10 @@ DEVICE void multiply_rows(const uint32_t (*a)[4], shared_t b, float* sums) {
 }
 #else
 DEVICE void show_tensor_cores() {}
+template <int COUNT>
+DEVICE void take_registers() {}
+template <int COUNT>
+DEVICE void give_registers() {}
 DEVICE void begin_products() {}
 DEVICE void commit_products() {}
 template <int PENDING = 0>
