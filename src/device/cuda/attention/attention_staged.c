@@ -23,17 +23,6 @@ static bool staged_in_registers(const rabbet_attention_staged_t* staged) {
   return staged->width <= REGISTER_WIDTH;
 }
 
-// A thread has twice as many scores of larger tiles, for which the registers of
-// GPUs without wgmma do not suffice, or those of many threads.
-rabbet_attention_staged_t rabbet_attention_staged(
-    const rabbet_cuda_device_t* device, int64_t width, int groups) {
-  rabbet_attention_staged_t staged = {.width = width, .groups = groups};
-  bool large = device->major == 9 && device->minor == 0 && groups <= 2 &&
-               staged_in_registers(&staged);
-  staged.keys = large ? 2 * PART : PART;
-  return staged;
-}
-
 // Shared memory of a block, in bytes: tiles of keys and values, queries that
 // registers do not hold, and barriers.
 static int64_t staged_shared(const rabbet_attention_staged_t* staged) {
@@ -42,22 +31,26 @@ static int64_t staged_shared(const rabbet_attention_staged_t* staged) {
   return panels * (2 * SLOTS * staged->keys + queries) * LINE + BARRIER_BYTES;
 }
 
-// Blocks of one group where there are too few of more for all multiprocessors;
-// of three where registers suffice.
+// Whether the tile is the largest for which registers suffice: those of a large
+// one only where threads take another's (setmaxnreg).
+static bool staged_suits(const rabbet_cuda_device_t* device,
+                         const rabbet_attention_staged_t* staged) {
+  bool takes = device->major == 9 && device->minor == 0;
+  return (staged->keys > PART) == (takes && staged_in_registers(staged));
+}
+
+// Blocks of one group where there are too few of two for all multiprocessors.
 bool rabbet_attention_staged_wanted(const rabbet_cuda_device_t* device,
                                     const rabbet_attention_staged_t* staged,
                                     const rabbet_attention_views_t* views) {
-  enum { FEW = 16, NARROW = 64 };
+  enum { FEW = 16 };
   int64_t rows = views->y.dims[2];
   int64_t pairs = views->y.dims[0] * views->y.dims[1] *
                   rabbet_ceildiv(rows, (int64_t)(2 * GROUP_ROWS));
-  if (rows <= FEW || views->k.dims[2] <= FEW ||
-      rows <= staged_rows(staged) - GROUP_ROWS ||
-      staged_shared(staged) > device->shared_bytes)
-    return false;
-  return staged->groups == 1   ? pairs < 2 * device->multiprocessors
-         : staged->groups == 2 ? true
-                               : staged->width <= NARROW;
+  return rows > FEW && views->k.dims[2] > FEW && staged_suits(device, staged) &&
+         rows > staged_rows(staged) - GROUP_ROWS &&
+         (staged->groups > 1 || pairs < 2 * device->multiprocessors) &&
+         staged_shared(staged) <= device->shared_bytes;
 }
 
 rabbet_status_t rabbet_attention_staged_permit(

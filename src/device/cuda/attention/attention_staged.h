@@ -8,16 +8,13 @@
 
 enum { RABBET_ATTENTION_STAGED_WIDTH = 256 };  // the most columns
 
-// Columns, keys of a tile, and warp groups of a block: the program's constants
-// follow from them.
+// Columns, warp groups of a block that compute, and keys of a tile: the
+// program's constants follow from them.
 typedef struct rabbet_attention_staged_t {
   int64_t width;
-  int keys, groups;
+  int groups, keys;
 } rabbet_attention_staged_t;
 
-// Of so many groups.
-rabbet_attention_staged_t rabbet_attention_staged(
-    const rabbet_cuda_device_t* device, int64_t width, int groups);
 bool rabbet_attention_staged_wanted(const rabbet_cuda_device_t* device,
                                     const rabbet_attention_staged_t* staged,
                                     const rabbet_attention_views_t* views);

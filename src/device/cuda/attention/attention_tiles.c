@@ -32,14 +32,16 @@ enum {
 enum { MOST_WIDTH = 128, OLDEST_MAJOR = 8 };
 
 // The warps of a block: groups with rows of their own, warps of a group that
-// split the keys; and the blocks of a cluster. Or warp groups of staged.cu.
+// split the keys; and the blocks of a cluster. Or, of staged.cu, warp groups
+// and keys of a tile.
 typedef struct tiles_tactic_t {
   const char* name;
   int rows, keys, splits, groups;
 } tiles_tactic_t;
 #define WARPS(of_rows, of_keys, blocks) \
   .rows = of_rows, .keys = of_keys, .splits = blocks
-#define STAGED(warp_groups) .splits = 1, .groups = warp_groups
+#define STAGED(warp_groups, of_keys) \
+  .splits = 1, .groups = warp_groups, .keys = of_keys
 static const tiles_tactic_t tiles_tactics[] = {
     {"1 x 1 warps", WARPS(1, 1, 1)},
     {"1 x 4 warps", WARPS(1, 4, 1)},
@@ -55,9 +57,10 @@ static const tiles_tactic_t tiles_tactics[] = {
     {"1 x 8 warps, keys in 4", WARPS(1, 8, 4)},
     {"1 x 8 warps, keys in 8", WARPS(1, 8, 8)},
     {"1 x 8 warps, keys in 16", WARPS(1, 8, 16)},
-    {"staged, 64 rows", STAGED(1)},
-    {"staged, 128 rows", STAGED(2)},
-    {"staged, 192 rows", STAGED(3)},
+    {"staged, 64 x 64", STAGED(1, 64)},
+    {"staged, 64 x 128", STAGED(1, 128)},
+    {"staged, 128 x 64", STAGED(2, 64)},
+    {"staged, 128 x 128", STAGED(2, 128)},
 };
 enum { TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };
 // A tactic's number has the index in the table above, the number of columns,
@@ -239,13 +242,18 @@ static bool tiles_fills_warps(const rabbet_cuda_device_t* device,
          tiles_shared(tactic, views->q.dims[3]) <= SHARED;
 }
 
+static rabbet_attention_staged_t tiles_staged(const tiles_tactic_t* tactic,
+                                              int64_t width) {
+  return (rabbet_attention_staged_t){
+      .width = width, .groups = tactic->groups, .keys = tactic->keys};
+}
+
 static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
                             const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
                             const tiles_offer_t* offer) {
   const rabbet_attention_views_t* views = &offer->views;
   int64_t width = views->q.dims[3];
-  const rabbet_attention_staged_t staged =
-      rabbet_attention_staged(device, width, tactic->groups);
+  const rabbet_attention_staged_t staged = tiles_staged(tactic, width);
   if (!tiles_has_width(tactic, width, rabbet_dtype_bits(dtype) / 8))
     return false;
   return tactic->groups > 0
@@ -392,10 +400,7 @@ static const char* tiles_options(const tiles_kernel_t* kernel,
   const tiles_tactic_t* tactic = kernel->tactic;
   if (tactic->groups > 0) {
     rabbet_cuda_option(options, "-DGROUPS=%d", tactic->groups);
-    rabbet_cuda_option(options, "-DKEYS=%d",
-                       rabbet_attention_staged(kernel->base.device,
-                                               kernel->width, tactic->groups)
-                           .keys);
+    rabbet_cuda_option(options, "-DKEYS=%d", tactic->keys);
     return "attention/staged.cu";
   }
   rabbet_cuda_option(options, "-DWIDTH=%d", (int)tiles_padded(kernel->width));
@@ -410,7 +415,7 @@ static const char* tiles_options(const tiles_kernel_t* kernel,
 static rabbet_status_t tiles_permit(tiles_kernel_t* kernel) {
   const rabbet_cuda_device_t* device = kernel->base.device;
   const rabbet_attention_staged_t staged =
-      rabbet_attention_staged(device, kernel->width, kernel->tactic->groups);
+      tiles_staged(kernel->tactic, kernel->width);
   if (staged.groups > 0) {
     if (kernel->attention.mask >= 0)
       RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
@@ -545,8 +550,7 @@ static size_t tiles_fill(const tiles_kernel_t* kernel,
   state->offsets[2] = views->v.offset * kernel->size;
   state->launch.function = kernel->function;
   state->survey.function = kernel->survey;
-  const rabbet_attention_staged_t form = rabbet_attention_staged(
-      kernel->base.device, kernel->width, tactic->groups);
+  const rabbet_attention_staged_t form = tiles_staged(tactic, kernel->width);
   if (staged)
     return rabbet_attention_staged_launch(&form, views, kernel->at[3] >= 0, p,
                                           &state->launch, &state->survey);

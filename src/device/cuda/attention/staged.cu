@@ -4,7 +4,7 @@
 //   ELEMENT     type of q, k, v and y: half_t or bf16_t
 //   MASK, KEEP, BAND, CAP, ZERO_NAN, HEAD
 //               as in attention.cu
-//   GROUPS      warp groups of a block that compute
+//   GROUPS      warp groups of a block that compute, 1 or 2
 //   KEYS        of a tile: 64 or 128
 //
 // While the tensor cores add up the values of a tile of keys, the weights of
@@ -24,9 +24,7 @@ enum {
   WARPS = 4 * GROUPS,  // that compute
   THREADS = GROUP * (GROUPS + 1),
   ROWS = 64 * GROUPS,
-  // Three groups begin with equally many registers of a multiprocessor, 168 for
-  // a thread; two groups need no more than they begin with, nor do four, of
-  // narrow heads.
+  // Three groups begin with 168 registers for each thread; two have enough.
   GIVES_REGISTERS = GROUPS == 2,
   COPY_REGISTERS = 24,
   REGISTERS = 240,
