@@ -158,7 +158,7 @@ def test_operations(tmp_path: Path, ranks: int, direct: bool) -> None:
     cases = [_case(rng, ranks, [_step(op, root=ranks - 1)]) for op in _OPS]
     for reduce in _REDUCE:
         cases += [_case(rng, ranks, [_step(op, reduce)]) for op in _REDUCING[:2]]
-    for dtype in _TYPES if ranks == 2 else ("HALF", "INT8"):
+    for dtype in _TYPES if ranks == 2 or not direct else ("HALF", "INT8"):
         ops = ["ALL_GATHER", "ALL_TO_ALL"] + ["ALL_REDUCE"] * (dtype != "BOOL")
         cases += [_case(rng, ranks, [_step(op)], dtype) for op in ops]
     several = [_step("ALL_GATHER"), _step("REDUCE_SCATTER"), _step("ALL_REDUCE", "MAX")]
