@@ -116,8 +116,8 @@ DEVICE void clean(const direct_t& d, uint32_t number) {
 
 #ifdef RABBET_STAND_IN
 // Ranks are processes that share few cores: the block's other threads go on
-// first (a barrier does not wait for those that ended), and once all have tried,
-// the processes that they wait for.
+// first (a barrier does not wait for those that ended), and once all have
+// tried, the processes that they wait for.
 DEVICE void give_way() {
   static unsigned tries;
   __syncthreads();
