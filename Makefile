@@ -12,13 +12,15 @@ STRICT := $(if $(filter 12,$(shell cc -dumpversion)),,--compile-no-warning-as-er
 RUN := PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) \
        PATH=$(abspath $(BUILD)/bin):$$PATH $(PYTHON)
 
-.PHONY: help setup configure build install demo test test-c test-python test-full test-serving sanitize bench zoo \
+.PHONY: help setup configure build install demo test test-c test-python test-full test-random test-serving sanitize bench zoo \
         wheel wheel-free-threaded format lint clean
 
 help:
 	@echo "make demo      the main job, from an ONNX model to a checked result; no tests are built"
 	@echo "make test      all tests that need no GPU"
 	@echo "make test-full tests that take minutes: the wheel, in an empty environment"
+	@echo "make test-random"
+	@echo "               random networks, of the seeds that RABBET_TEST_SEEDS=FIRST:END names"
 	@echo "make test-serving"
 	@echo "               models in Ray, KServe, Dask and Spark, which it installs into .venv-serving"
 	@echo "make bench     measure against other engines"
@@ -65,6 +67,9 @@ test-python: build
 
 test-full: build
 	@$(RUN) -m pytest -q -m full tests examples
+
+test-random: build
+	@$(RUN) -m pytest -q -n 2 tests/python/randomized
 
 test-serving: build
 	@tools/serving_setup.sh

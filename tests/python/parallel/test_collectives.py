@@ -152,13 +152,13 @@ def _step(op: str, reduce: str = "SUM", root: int = 0) -> dict[str, Any]:
     [(2, True), (2, False), (4, True), pytest.param(4, False, marks=pytest.mark.full)],
 )
 def test_operations(tmp_path: Path, ranks: int, direct: bool) -> None:
-    """Each operation, reduction, type and root; one alone and one behind the other. Small
-    exchanges are NCCL's or take place in memory of all ranks."""
+    """Each operation, reduction and root, of two ranks each type; one alone and one behind
+    the other. Small exchanges are NCCL's or take place in memory of all ranks."""
     rng = np.random.default_rng(ranks)
     cases = [_case(rng, ranks, [_step(op, root=ranks - 1)]) for op in _OPS]
     for reduce in _REDUCE:
         cases += [_case(rng, ranks, [_step(op, reduce)]) for op in _REDUCING[:2]]
-    for dtype in _TYPES:
+    for dtype in _TYPES if ranks == 2 or not direct else ("HALF", "INT8"):
         ops = ["ALL_GATHER", "ALL_TO_ALL"] + ["ALL_REDUCE"] * (dtype != "BOOL")
         cases += [_case(rng, ranks, [_step(op)], dtype) for op in ops]
     several = [_step("ALL_GATHER"), _step("REDUCE_SCATTER"), _step("ALL_REDUCE", "MAX")]

@@ -6,6 +6,7 @@ each rank's arithmetic and weights are those that a GPU of several would have.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,9 @@ FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
+@functools.cache
 def made(family: str) -> tuple[bytes, Any, tuple[Any, ...]]:
-    """(ONNX file, module, inputs)"""
+    """(ONNX file, module, inputs), exported once: that takes longer than a split."""
     torch.manual_seed(1)
     make, args, dynamic = FAMILIES[family]
     module, given = make().eval(), args()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -307,17 +308,26 @@ class Sides(torch.nn.Module):
         return x * 2 if holds[self.kind]() else x * 3
 
 
+AUTO = ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO})
+
+
+@functools.cache
+def exported_sides(kind: str) -> Any:
+    """The program, and its export's side as a module that checks sizes."""
+    args = torch.randn(6, 4), torch.randn(13)
+    program = torch.export.export(Sides(kind), args, dynamic_shapes=AUTO)
+    return program, program.module()
+
+
 @pytest.mark.parametrize("kind", ["remainder", "product", "not", "other", "both"])
 @pytest.mark.parametrize("given", ["module", "exported", "loaded"])
 def test_sizes_that_the_export_does_not_hold_for(kind: str, given: str, tmp_path: Any) -> None:
     """The export has one side of the module's ifs; torch's own program refuses the others."""
     module, args = Sides(kind), (torch.randn(6, 4), torch.randn(13))
-    auto = torch.export.Dim.AUTO
-    shapes = ({0: auto, 1: auto}, {0: auto})
-    program = torch.export.export(module, args, dynamic_shapes=shapes)
+    program, checked = exported_sides(kind)
     if given == "module":
         model = trt.compile(
-            module, args, dynamic_shapes=shapes, device="cpu", optimization_level=0
+            module, args, dynamic_shapes=AUTO, device="cpu", optimization_level=0
         )
     else:
         if given == "loaded":  # which has its guards as text alone
@@ -328,7 +338,7 @@ def test_sizes_that_the_export_does_not_hold_for(kind: str, given: str, tmp_path
     for rows, columns, others in [(6, 4, 13), (7, 4, 19), (8, 2, 30), (5, 3, 3), (4, 8, 9)]:
         sizes = torch.randn(rows, columns), torch.randn(others)
         try:
-            expected = program.module()(*sizes)
+            expected = checked(*sizes)
         except AssertionError:
             refused += 1
             with pytest.raises(trt.Error, match=r"exported the module for|profile 0 allows"):

@@ -131,8 +131,16 @@ def _gone(net: Any) -> Any:
 CHANGES = [_in_place, _loaded, _assigned, _moved, _given_data, _shared, _stepped, _fused]
 
 
-@pytest.mark.parametrize("change", [*CHANGES, _gone])
-@pytest.mark.parametrize("is_called", [True, False])
+# A model that was not called before has no context yet.
+UNCALLED = [
+    pytest.param(change, False, marks=() if change in (_in_place, _gone) else pytest.mark.full)
+    for change in (*CHANGES, _gone)
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_called"), [*((change, True) for change in (*CHANGES, _gone)), *UNCALLED]
+)
 def test_a_model_keeps_what_it_was_compiled_with(
     change: Callable[[Any], Any], is_called: bool
 ) -> None:

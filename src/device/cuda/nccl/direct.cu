@@ -24,7 +24,7 @@
 // A look at the host's memory takes as long as many tries. On the stand-in,
 // where threads come one after the other, each has to see it.
 #ifdef RABBET_STAND_IN
-extern "C" int sched_yield(void);
+extern "C" int usleep(unsigned);
 enum { TRIES_OF_A_LOOK = 1 };
 #else
 enum { TRIES_OF_A_LOOK = 4096 };
@@ -114,6 +114,17 @@ DEVICE void clean(const direct_t& d, uint32_t number) {
                  0, 0);
 }
 
+#ifdef RABBET_STAND_IN
+// Ranks are processes that share few cores: the block's other threads go on
+// first (a barrier does not wait for those that ended), and once all have
+// tried, the processes that they wait for.
+DEVICE void give_way() {
+  static unsigned tries;
+  __syncthreads();
+  if (++tries % DIRECT_THREADS == 0) usleep(50);
+}
+#endif
+
 // Waits for line i of the ranks before `ranks`; the own has `own` instead. All
 // are read at once. What they have does not matter once the exchange is given
 // up.
@@ -134,7 +145,7 @@ DEVICE void await(const direct_t& d, uint32_t number, int32_t i, int ranks,
         (tries % TRIES_OF_A_LOOK == 0 && *(const volatile int32_t*)d.given_up))
       return;
 #ifdef RABBET_STAND_IN
-    sched_yield();
+    give_way();
 #endif
   }
 }
