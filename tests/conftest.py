@@ -3,7 +3,6 @@ processes, each of which runs whole files, end together."""
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 
@@ -43,13 +42,3 @@ LONG = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {ROOT / name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path, len(LONG)))
-
-
-def pytest_collection_finish() -> None:
-    """Modules and tests stay until the end: collections that tests ask for, thousands of
-    them, need not walk through what they hold. The stand-in GPU wants all to be gone at the
-    end, so that nothing may be left out there."""
-    if "RABBET_CUDA_DRIVER" in os.environ:
-        return
-    gc.collect()
-    gc.freeze()
