@@ -24,7 +24,14 @@ DIGIT_INLINE void digits_chunks(digit_form_t form, int digits, int per,
                                 const rabbet_digits_t* x, int64_t count) {
   const digit_loop_t loop = {form, digits, per, shift};
   const int64_t bytes = digits_has_nibbles(form) ? CHUNK / 2 : CHUNK;
-  digit_rows_t rows = *to;
+  digit_rows_t rows;
+  for (int r = 0; r < ROWS; ++r) {
+    rows.codes[r] = to->codes[r];
+    rows.scales[r] = to->scales[r];
+    rows.sums[r] = to->sums[r];
+    // One by one, as they were stored a moment ago: two at a time would wait.
+    __asm__ volatile("" : "+r"(rows.codes[r]), "+r"(rows.scales[r]));
+  }
   // Rows that share loads of digits, as far as registers go.
   const int together = digits_has_nibbles(form) ? 2 : ROWS;
   for (int64_t c = 0; c < count; ++c)
@@ -50,21 +57,27 @@ DIGIT_INLINE void digits_chunks(digit_form_t form, int digits, int per,
   memcpy(to->sums, rows.sums, sizeof(rows.sums));
 }
 
-// The part of zero points in the sums of a row of weights; the last blocks'
-// follows.
-DIGIT_INLINE __m256 digits_zeros(const rabbet_packed_zeros_t* zeros,
-                                 const int8_t* codes, const float* scales) {
-  __m256 total = _mm256_setzero_ps();
+// Subtracts what zero points do from the sums of rows of weights, side by side,
+// as each addition waits for the one before; the last blocks' part follows.
+DIGIT_INLINE void digits_subtract_zeros(const rabbet_packed_zeros_t* zeros,
+                                        const int64_t at[ROWS],
+                                        const float* const scales[ROWS],
+                                        __m256 sums[ROWS]) {
+  const __m256 offset = _mm256_set1_ps(zeros->offset);
+  const int8_t* codes[ROWS];
+  for (int r = 0; r < ROWS; ++r)
+    codes[r] = zeros->codes + at[r] * zeros->blocks;
   for (int64_t b = 0; b + LANES <= zeros->blocks; b += LANES) {
-    __m256i points =
-        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(codes + b)));
-    total = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_loadu_ps(scales + b),
-                                          _mm256_loadu_ps(zeros->sums + b)),
-                            _mm256_add_ps(_mm256_cvtepi32_ps(points),
-                                          _mm256_set1_ps(zeros->offset)),
-                            total);
+    const __m256 x = _mm256_loadu_ps(zeros->sums + b);
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) {
+      __m256i points =
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(codes[r] + b)));
+      sums[r] = _mm256_fnmadd_ps(
+          _mm256_mul_ps(_mm256_loadu_ps(scales[r] + b), x),
+          _mm256_add_ps(_mm256_cvtepi32_ps(points), offset), sums[r]);
+    }
   }
-  return total;
 }
 // Those of a row, which are read when it ends.
 static void digits_fetch_zeros(const rabbet_packed_zeros_t* zeros, int64_t n) {
@@ -136,7 +149,9 @@ static void digits_rows(const digit_kind_t* kind, const rabbet_packed_t* w,
   for (int r = 0; r < ROWS; ++r) {
     at[r] = n + (r < count ? r : count - 1) * apart;
     rows.codes[r] = w->codes + at[r] * w->stride;
-    rows.scales[r] = scales[r] = w->scales + at[r] / w->rows * w->scale_stride;
+    // Four divisions take as long as some chunks.
+    const int64_t row = w->rows == 1 ? at[r] : at[r] / w->rows;
+    rows.scales[r] = scales[r] = w->scales + row * w->scale_stride;
     rows.sums[r] = _mm256_setzero_ps();
     if (zeros) digits_fetch_zeros(zeros, at[r]);
   }
@@ -145,10 +160,7 @@ static void digits_rows(const digit_kind_t* kind, const rabbet_packed_t* w,
     digits_copy_last(kind, w, &last, &rows);
     chunks(&rows, shift, x + whole, 1);
   }
-  for (int r = 0; r < ROWS && zeros; ++r)
-    rows.sums[r] = _mm256_sub_ps(
-        rows.sums[r],
-        digits_zeros(zeros, zeros->codes + at[r] * zeros->blocks, scales[r]));
+  if (zeros) digits_subtract_zeros(zeros, at, scales, rows.sums);
   _mm_storeu_ps(found, digits_sums(rows.sums));
   for (int r = 0; r < count; ++r) {
     y[at[r]] = found[r];
