@@ -41,9 +41,9 @@ DIGIT_INLINE void digits_chunks(digit_form_t form, int digits, int per,
           r, together, c * bytes,
           per == 1 || form == DIGITS_FP8_HALF ? c * CHUNK >> shift : c * per};
       for (int i = r; i < r + together; ++i) {
-        rabbet_fetch_ahead(rows.codes[i] + at.code);
-        if (bytes > 64) rabbet_fetch_ahead(rows.codes[i] + at.code + 64);
-        rabbet_fetch_scales_ahead(rows.scales[i] + at.scale);
+        rabbet_fetch_next(rows.codes[i] + at.code);
+        if (bytes > 64) rabbet_fetch_next(rows.codes[i] + at.code + 64);
+        rabbet_fetch_next_scales(rows.scales[i] + at.scale);
       }
       if (form == DIGITS_INT8 || form == DIGITS_UINT8)
         digits_large(&loop, &rows, &at, &x[c]);
