@@ -219,6 +219,19 @@ static void digits_fp8_half(const rabbet_packed_t* w,
   digits_dots(&kind, w, zeros, x, begin, end, y);
 }
 
+// A program may have asked for small numbers to be 0 in this thread, which
+// -ffast-math does, too.
+static void digits_fp8_small(const rabbet_packed_t* w,
+                             const rabbet_packed_zeros_t* zeros,
+                             const rabbet_digits_t* x, int64_t begin,
+                             int64_t end, float* y) {
+  enum { SMALL_ARE_ZEROS = 0x40 };
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode & ~(unsigned)SMALL_ARE_ZEROS);
+  digits_fp8(w, zeros, x, begin, end, y);
+  _mm_setcsr(mode);
+}
+
 // One function for blocks of all lengths.
 #define BOTH(name) \
   { name, name }
@@ -236,7 +249,7 @@ static void digits_fp8_half(const rabbet_packed_t* w,
     .takes_zeros = true,                                         \
   }
 const rabbet_digit_loops_t rabbet_digits_avx2 =
-    LOOPS(rabbet_digits_avx2_convert, digits_fp8);
+    LOOPS(rabbet_digits_avx2_convert, digits_fp8_small);
 const rabbet_digit_loops_t rabbet_digits_avx2_halves =
     LOOPS(rabbet_digits_avx2_convert_halves, digits_fp8_half);
 #endif
