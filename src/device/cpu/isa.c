@@ -76,7 +76,7 @@ bool rabbet_cpu_has_vbmi(void) {
 #endif
 }
 
-// Those of Intel take more than 100 cycles for one.
+// Processors of Intel take more than 100 cycles for one.
 bool rabbet_cpu_has_quick_small_numbers(void) {
 #if defined(__x86_64__)
   unsigned most = 0, b = 0, c = 0, d = 0;
