@@ -29,6 +29,9 @@ rabbet_cpu_isa_t rabbet_cpu_isa(void);
 bool rabbet_cpu_has_vnni(void);
 // And AVX512-VBMI besides.
 bool rabbet_cpu_has_vbmi(void);
+// Whether sums of products with FLOAT's small (denormal) numbers take no longer
+// than others: on processors of AMD.
+bool rabbet_cpu_has_quick_small_numbers(void);
 // The blocked format whose block fills a vector register of floats: CHW16 or
 // CHW8.
 rabbet_format_t rabbet_cpu_blocked_format(void);

@@ -76,6 +76,17 @@ bool rabbet_cpu_has_vbmi(void) {
 #endif
 }
 
+// Processors of Intel take more than 100 cycles for one.
+bool rabbet_cpu_has_quick_small_numbers(void) {
+#if defined(__x86_64__)
+  unsigned most = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(0, &most, &b, &c, &d) && b == signature_AMD_ebx &&
+         c == signature_AMD_ecx && d == signature_AMD_edx;
+#else
+  return false;
+#endif
+}
+
 rabbet_format_t rabbet_cpu_blocked_format(void) {
   return rabbet_cpu_isa() >= RABBET_CPU_AVX512 ? RABBET_FORMAT_CHW16
                                                : RABBET_FORMAT_CHW8;

@@ -191,6 +191,45 @@ def test_dequantized_blocks(block: int, axis: int, kind: str) -> None:
 # ---- Products of one tensor
 
 
+def fp8_numbers() -> np.ndarray:
+    """Those of E4M3's codes."""
+    codes = np.arange(256)
+    exponents, mantissas = codes >> 3 & 15, codes & 7
+    sizes = np.where(exponents > 0, (8 + mantissas) * 2.0**exponents, mantissas * 2.0) / 2**10
+    sizes[codes & 127 == 127] = np.nan
+    return np.where(codes > 127, -sizes, sizes)
+
+
+@pytest.mark.parametrize("size", [1, 1e-20, 1e-31, 1e36])
+@pytest.mark.parametrize("block", [16, 32, 64, 128, 333])
+def test_fp8_of_all_codes(block: int, size: float) -> None:
+    k, n, column = 333, 67, 66
+    random = np.random.default_rng(block)
+    codes = random.integers(0, 256, (n, k), np.uint8)
+    codes[codes & 127 == 127] = 0
+    codes[:9] &= 0x87  # the least numbers
+    scales = random.uniform(1e-3, 3e-3, (n, -(-k // block))).astype(np.float32)
+    x = (random.standard_normal((1, k)) * size).astype(np.float32)
+    numbers = fp8_numbers()
+    for has_nan in (False, True):
+        if has_nan:
+            codes[column, -1] = 0xFF
+        w = oh.make_tensor("w", onnx.TensorProto.FLOAT8E4M3FN, [n, k], codes.tobytes(), raw=True)
+        nodes = [
+            oh.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1, block_size=block),
+            oh.make_node("Transpose", ["d"], ["t"], perm=[1, 0]),
+            oh.make_node("MatMul", ["x", "t"], ["y"]),
+        ]
+        data = model_of(nodes, {"w": w, "s": scales}, [1], k, n)
+        model = rabbet.compile(data.SerializeToString(), device="cpu", optimization_level=0)
+        weights = numbers[codes] * scales.repeat(block, 1)[:, :k]
+        found = np.asarray(model(x))[0]
+        assert np.isnan(found[column]) == has_nan
+        wanted = weights.astype(np.float64) @ x[0].astype(np.float64)
+        bound = 1e-6 * np.abs(weights) @ np.abs(x[0].astype(np.float64)) + 1e-44
+        assert (np.abs(found - wanted) <= bound)[: column if has_nan else n].all()
+
+
 def siblings(
     rows: int, bits: int, zeros: bool, blocks: tuple, levels: tuple = (0, 0, 0)
 ) -> onnx.ModelProto:

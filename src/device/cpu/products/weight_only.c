@@ -42,6 +42,7 @@ typedef struct cpu_weight_only_kernel_t {
   uint8_t* codes;
   float* scales;
   int8_t* zeros;  // [n][blocks], or NULL
+  bool has_nan;   // FP8, which loops of digits take without
 } cpu_weight_only_kernel_t;
 
 typedef struct cpu_weight_only_state_t {
@@ -228,6 +229,25 @@ static rabbet_status_t weight_only_copy_zeros(
   return rabbet_ok();
 }
 
+// Whether a code of FP8 is NaN. It reads what the first call would read from
+// the plan's file otherwise, eight codes at a time.
+static bool weight_only_has_nan(const cpu_weight_only_kernel_t* kernel) {
+  const rabbet_weight_only_t* p = &kernel->product;
+  const uint8_t* codes = kernel->node.group->values[p->w].constant;
+  const int64_t count = p->n * p->k;
+  const uint64_t ones = UINT64_MAX / UINT8_MAX;
+  uint64_t found = 0;
+  int64_t i = 0;
+  for (uint64_t eight; i + 8 <= count; i += 8) {
+    memcpy(&eight, codes + i, sizeof(eight));
+    // The sum of a code without its sign and 1 is 128 for NaN alone.
+    found |= (eight & ones * INT8_MAX) + ones;
+  }
+  for (; i < count; ++i)
+    found |= (uint64_t)(codes[i] & INT8_MAX) + 1;
+  return (found & ones << 7) != 0;
+}
+
 static void cpu_weight_only_destroy(rabbet_kernel_t* base) {
   cpu_weight_only_kernel_t* kernel = (cpu_weight_only_kernel_t*)base;
   if (!kernel) return;
@@ -256,6 +276,10 @@ static rabbet_status_t cpu_weight_only_create(const rabbet_kernel_spec_t* spec,
   kernel->packed.depth = kernel->product.k;
   kernel->packed.block = weight_only_block(&kernel->product);
   kernel->blocks = rabbet_ceildiv(kernel->product.k, kernel->packed.block);
+  kernel->has_nan =
+      kernel->type == RABBET_PACKED_FP8 &&
+      rabbet_digits_fit(rabbet_digits(), kernel->type, RABBET_DIGIT_COUNT) &&
+      weight_only_has_nan(kernel);
   rabbet_status_t status = weight_only_copy_codes(kernel);
   if (rabbet_is_ok(status)) status = weight_only_copy_scales(kernel);
   if (rabbet_is_ok(status)) status = weight_only_copy_zeros(kernel);
@@ -339,8 +363,9 @@ static int weight_only_digits(const cpu_weight_only_kernel_t* kernel,
                       0) != 0 &&
       rabbet_digits_fit(rabbet_digits(), kernel->type, 1))
     return 1;
-  return rows <= EXACT_ROWS && rabbet_digits_fit(rabbet_digits(), kernel->type,
-                                                 RABBET_DIGIT_COUNT)
+  return rows <= EXACT_ROWS && !kernel->has_nan &&
+                 rabbet_digits_fit(rabbet_digits(), kernel->type,
+                                   RABBET_DIGIT_COUNT)
              ? RABBET_DIGIT_COUNT
              : 0;
 }

@@ -9,18 +9,32 @@
 
 #include <stdint.h>
 
+// The addresses may lie behind all weights: they are not read.
+#define RABBET_FETCH(address, ahead, level) \
+  __builtin_prefetch((const void*)((uintptr_t)(address) + (ahead)), 0, (level))
+
 static inline void rabbet_fetch_ahead(const uint8_t* codes) {
-  enum { READ = 0, SECOND_LEVEL = 2, AHEAD = 2048 };
-  // The address may lie behind all weights: it is not read.
-  __builtin_prefetch((const void*)((uintptr_t)codes + AHEAD), READ,
-                     SECOND_LEVEL);
+  enum { SECOND_LEVEL = 2, AHEAD = 2048 };
+  RABBET_FETCH(codes, AHEAD, SECOND_LEVEL);
 }
 
 // Scales are streams, too, of a fourth of the codes' bytes or less.
 static inline void rabbet_fetch_scales_ahead(const void* scales) {
-  enum { READ = 0, SECOND_LEVEL = 2, AHEAD = 512 };
-  __builtin_prefetch((const void*)((uintptr_t)scales + AHEAD), READ,
-                     SECOND_LEVEL);
+  enum { SECOND_LEVEL = 2, AHEAD = 512 };
+  RABBET_FETCH(scales, AHEAD, SECOND_LEVEL);
+}
+
+// The same for loops with so many instructions that few of them are under way
+// at a time: what they read next is in the first cache, and the processor finds
+// the streams itself.
+enum { RABBET_FIRST_LEVEL = 3 };
+static inline void rabbet_fetch_next(const uint8_t* codes) {
+  enum { AHEAD = 384 };
+  RABBET_FETCH(codes, AHEAD, RABBET_FIRST_LEVEL);
+}
+static inline void rabbet_fetch_next_scales(const void* scales) {
+  enum { AHEAD = 128 };
+  RABBET_FETCH(scales, AHEAD, RABBET_FIRST_LEVEL);
 }
 
 #endif  // RABBET_SRC_DEVICE_CPU_VECTORS_AHEAD_H_

@@ -8,7 +8,9 @@
 const rabbet_digit_loops_t* rabbet_digits(void) {
 #if defined(__x86_64__)
   if (rabbet_cpu_has_vnni()) return &rabbet_digits_vnni;
-  if (rabbet_cpu_isa() >= RABBET_CPU_AVX2) return &rabbet_digits_avx2;
+  if (rabbet_cpu_isa() >= RABBET_CPU_AVX2)
+    return rabbet_cpu_has_quick_small_numbers() ? &rabbet_digits_avx2
+                                                : &rabbet_digits_avx2_halves;
 #endif
   return NULL;
 }

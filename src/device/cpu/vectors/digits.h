@@ -21,7 +21,7 @@ enum {
 // those of 8. `offset`: less what the offset of the codes adds in each lane.
 // AVX2 has two digits of 12 bits for NF4, INT8 and UINT8, in the order of its
 // loops, and for NF4 also the numbers' first 8 bits. For FP8 it has the numbers
-// themselves, whatever they are.
+// themselves, times a power of two.
 typedef struct rabbet_digits_t {
   union {
     struct {
@@ -54,6 +54,8 @@ typedef struct rabbet_digit_loops_t {
 
 #if defined(__x86_64__)
 extern const rabbet_digit_loops_t rabbet_digits_avx2;
+// The same where FLOAT's small numbers take longer than others.
+extern const rabbet_digit_loops_t rabbet_digits_avx2_halves;
 extern const rabbet_digit_loops_t rabbet_digits_vnni;
 #endif
 // The best for this processor, or NULL.
@@ -63,14 +65,14 @@ const rabbet_digit_loops_t* rabbet_digits(void);
 bool rabbet_digits_fit(const rabbet_digit_loops_t* loops,
                        rabbet_packed_type_t type, int count);
 // Converts a row for products with `w`; false if numbers are not finite, or so
-// small that their reciprocal is not. *out_digits has a chunk for each 128, and
-// is aligned to 64.
+// small or, for FP8, large that products are not exact. *out_digits has a chunk
+// for each 128, and is aligned to 64.
 bool rabbet_digits_convert(const rabbet_digit_loops_t* loops,
                            rabbet_packed_type_t type, const rabbet_packed_t* w,
                            int count, const float* x,
                            rabbet_digits_t* out_digits);
 // y[n] for rows `begin` to `end` - 1 of the weights, less what `zeros`, if
-// there are any, subtract.
+// there are any, subtract. No code of FP8 is NaN.
 void rabbet_digits_dots(const rabbet_digit_loops_t* loops,
                         rabbet_packed_type_t type, const rabbet_packed_t* w,
                         const rabbet_packed_zeros_t* zeros, int count,

@@ -3,8 +3,8 @@
 //
 // Codes of INT4 and FP4 are so small that sums of eight products with digits of
 // 8 bits fit into 16 bits. Codes of 8 bits and the numbers of NF4 have 16 bits,
-// and digits 12. Sums of a chunk stay whole numbers. Codes of FP8 become HALF,
-// and are multiplied with the row as it is.
+// and digits 12. Sums of a chunk stay whole numbers. Codes of FP8 become FLOAT,
+// or HALF where this takes small numbers as quickly as others.
 #include <stddef.h>
 
 #if defined(__AVX2__)
@@ -22,50 +22,62 @@ typedef void (*digit_chunks_t)(digit_rows_t* rows, int shift,
 DIGIT_INLINE void digits_chunks(digit_form_t form, int digits, int per,
                                 digit_rows_t* to, int shift,
                                 const rabbet_digits_t* x, int64_t count) {
-  const digit_loop_t loop = {form, digits, per};
+  const digit_loop_t loop = {form, digits, per, shift};
   const int64_t bytes = digits_has_nibbles(form) ? CHUNK / 2 : CHUNK;
-  digit_rows_t rows = *to;
+  digit_rows_t rows;
+  for (int r = 0; r < ROWS; ++r) {
+    rows.codes[r] = to->codes[r];
+    rows.scales[r] = to->scales[r];
+    rows.sums[r] = to->sums[r];
+    // One by one, as they were stored a moment ago: two at a time would wait.
+    __asm__ volatile("" : "+r"(rows.codes[r]), "+r"(rows.scales[r]));
+  }
   // Rows that share loads of digits, as far as registers go.
-  const int together =
-      digits_has_nibbles(form) || form == DIGITS_FP8 ? 2 : ROWS;
+  const int together = digits_has_nibbles(form) ? 2 : ROWS;
   for (int64_t c = 0; c < count; ++c)
 #pragma GCC unroll 2
     for (int r = 0; r < ROWS; r += together) {
-      const digit_place_t at = {r, together, c * bytes,
-                                per == 1 ? c * CHUNK >> shift : c * per};
+      const digit_place_t at = {
+          r, together, c * bytes,
+          per == 1 || form == DIGITS_FP8_HALF ? c * CHUNK >> shift : c * per};
       for (int i = r; i < r + together; ++i) {
-        rabbet_fetch_ahead(rows.codes[i] + at.code);
-        if (bytes > 64) rabbet_fetch_ahead(rows.codes[i] + at.code + 64);
-        rabbet_fetch_scales_ahead(rows.scales[i] + at.scale);
+        rabbet_fetch_next(rows.codes[i] + at.code);
+        if (bytes > 64) rabbet_fetch_next(rows.codes[i] + at.code + 64);
+        rabbet_fetch_next_scales(rows.scales[i] + at.scale);
       }
       if (form == DIGITS_INT8 || form == DIGITS_UINT8)
         digits_large(&loop, &rows, &at, &x[c]);
       else if (form == DIGITS_NF4)
         digits_normal(&loop, &rows, &at, &x[c]);
-      else if (form == DIGITS_FP8)
+      else if (form >= DIGITS_FP8)
         digits_floats(&loop, &rows, &at, &x[c]);
       else
         digits_small(&loop, &rows, &at, &x[c]);
     }
   memcpy(to->sums, rows.sums, sizeof(rows.sums));
-  to->largest = rows.largest;
 }
 
-// The part of zero points in the sums of a row of weights; the last blocks'
-// follows.
-DIGIT_INLINE __m256 digits_zeros(const rabbet_packed_zeros_t* zeros,
-                                 const int8_t* codes, const float* scales) {
-  __m256 total = _mm256_setzero_ps();
+// Subtracts what zero points do from the sums of rows of weights, side by side,
+// as each addition waits for the one before; the last blocks' part follows.
+DIGIT_INLINE void digits_subtract_zeros(const rabbet_packed_zeros_t* zeros,
+                                        const int64_t at[ROWS],
+                                        const float* const scales[ROWS],
+                                        __m256 sums[ROWS]) {
+  const __m256 offset = _mm256_set1_ps(zeros->offset);
+  const int8_t* codes[ROWS];
+  for (int r = 0; r < ROWS; ++r)
+    codes[r] = zeros->codes + at[r] * zeros->blocks;
   for (int64_t b = 0; b + LANES <= zeros->blocks; b += LANES) {
-    __m256i points =
-        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(codes + b)));
-    total = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_loadu_ps(scales + b),
-                                          _mm256_loadu_ps(zeros->sums + b)),
-                            _mm256_add_ps(_mm256_cvtepi32_ps(points),
-                                          _mm256_set1_ps(zeros->offset)),
-                            total);
+    const __m256 x = _mm256_loadu_ps(zeros->sums + b);
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) {
+      __m256i points =
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(codes[r] + b)));
+      sums[r] = _mm256_fnmadd_ps(
+          _mm256_mul_ps(_mm256_loadu_ps(scales[r] + b), x),
+          _mm256_add_ps(_mm256_cvtepi32_ps(points), offset), sums[r]);
+    }
   }
-  return total;
 }
 // Those of a row, which are read when it ends.
 static void digits_fetch_zeros(const rabbet_packed_zeros_t* zeros, int64_t n) {
@@ -133,11 +145,13 @@ static void digits_rows(const digit_kind_t* kind, const rabbet_packed_t* w,
   int64_t at[ROWS];
   float found[ROWS];
   digit_last_t last;
-  digit_rows_t rows = {.largest = _mm256_setzero_si256()};
+  digit_rows_t rows;
   for (int r = 0; r < ROWS; ++r) {
     at[r] = n + (r < count ? r : count - 1) * apart;
     rows.codes[r] = w->codes + at[r] * w->stride;
-    rows.scales[r] = scales[r] = w->scales + at[r] / w->rows * w->scale_stride;
+    // Four divisions take as long as some chunks.
+    const int64_t row = w->rows == 1 ? at[r] : at[r] / w->rows;
+    rows.scales[r] = scales[r] = w->scales + row * w->scale_stride;
     rows.sums[r] = _mm256_setzero_ps();
     if (zeros) digits_fetch_zeros(zeros, at[r]);
   }
@@ -146,15 +160,10 @@ static void digits_rows(const digit_kind_t* kind, const rabbet_packed_t* w,
     digits_copy_last(kind, w, &last, &rows);
     chunks(&rows, shift, x + whole, 1);
   }
-  for (int r = 0; r < ROWS && zeros; ++r)
-    rows.sums[r] = _mm256_sub_ps(
-        rows.sums[r],
-        digits_zeros(zeros, zeros->codes + at[r] * zeros->blocks, scales[r]));
+  if (zeros) digits_subtract_zeros(zeros, at, scales, rows.sums);
   _mm_storeu_ps(found, digits_sums(rows.sums));
   for (int r = 0; r < count; ++r) {
     y[at[r]] = found[r];
-    if (digits_found_nan(rows.largest))
-      y[at[r]] += digits_nan(w->codes + at[r] * w->stride, w->depth);
     if (zeros)
       y[at[r]] -= digits_last_zeros(zeros, zeros->codes + at[r] * zeros->blocks,
                                     scales[r]);
@@ -198,18 +207,49 @@ DIGIT_DOTS(digits_nf4, DIGITS_NF4, COUNT)
 DIGIT_DOTS(digits_int8, DIGITS_INT8, COUNT)
 DIGIT_DOTS(digits_uint8, DIGITS_UINT8, COUNT)
 DIGIT_DOTS(digits_fp8, DIGITS_FP8, COUNT)
+DIGIT_CHUNKS(digits_fp8_half, DIGITS_FP8_HALF, COUNT, 4)
+DIGIT_CHUNKS(digits_fp8_half, DIGITS_FP8_HALF, COUNT, 8)
+static void digits_fp8_half(const rabbet_packed_t* w,
+                            const rabbet_packed_zeros_t* zeros,
+                            const rabbet_digits_t* x, int64_t begin,
+                            int64_t end, float* y) {
+  static const digit_kind_t kind = {false,
+                                    {digits_fp8_half_4, digits_fp8_half_4,
+                                     digits_fp8_half_4, digits_fp8_half_8}};
+  digits_dots(&kind, w, zeros, x, begin, end, y);
+}
+
+// A program may have asked for small numbers to be 0 in this thread, which
+// -ffast-math does, too.
+static void digits_fp8_small(const rabbet_packed_t* w,
+                             const rabbet_packed_zeros_t* zeros,
+                             const rabbet_digits_t* x, int64_t begin,
+                             int64_t end, float* y) {
+  enum { SMALL_ARE_ZEROS = 0x40 };
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode & ~(unsigned)SMALL_ARE_ZEROS);
+  digits_fp8(w, zeros, x, begin, end, y);
+  _mm_setcsr(mode);
+}
 
 // One function for blocks of all lengths.
 #define BOTH(name) \
   { name, name }
-const rabbet_digit_loops_t rabbet_digits_avx2 = {
-    .convert = rabbet_digits_avx2_convert,
-    .dots = {[RABBET_PACKED_INT4] = {BOTH(digits_int4),
-                                     BOTH(digits_int4_rounded)},
-             [RABBET_PACKED_FP4] = {BOTH(digits_fp4), BOTH(digits_fp4_rounded)},
-             [RABBET_PACKED_NF4] = {BOTH(digits_nf4)},
-             [RABBET_PACKED_INT8] = {BOTH(digits_int8)},
-             [RABBET_PACKED_UINT8] = {BOTH(digits_uint8)},
-             [RABBET_PACKED_FP8] = {BOTH(digits_fp8)}},
-    .takes_zeros = true};
+#define LOOPS(convert_function, fp8)                             \
+  {                                                              \
+    .convert = (convert_function),                               \
+    .dots = {[RABBET_PACKED_INT4] = {BOTH(digits_int4),          \
+                                     BOTH(digits_int4_rounded)}, \
+             [RABBET_PACKED_FP4] = {BOTH(digits_fp4),            \
+                                    BOTH(digits_fp4_rounded)},   \
+             [RABBET_PACKED_NF4] = {BOTH(digits_nf4)},           \
+             [RABBET_PACKED_INT8] = {BOTH(digits_int8)},         \
+             [RABBET_PACKED_UINT8] = {BOTH(digits_uint8)},       \
+             [RABBET_PACKED_FP8] = {BOTH(fp8)}},                 \
+    .takes_zeros = true,                                         \
+  }
+const rabbet_digit_loops_t rabbet_digits_avx2 =
+    LOOPS(rabbet_digits_avx2_convert, digits_fp8_small);
+const rabbet_digit_loops_t rabbet_digits_avx2_halves =
+    LOOPS(rabbet_digits_avx2_convert_halves, digits_fp8_half);
 #endif

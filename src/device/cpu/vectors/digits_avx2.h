@@ -30,6 +30,9 @@ typedef enum digit_form_t {
   DIGITS_INT8,
   DIGITS_UINT8,
   DIGITS_FP8,  // none: products with the row's floats
+  // The same for processors that take longer for FLOAT's small numbers: codes
+  // are converted as HALF.
+  DIGITS_FP8_HALF,
 } digit_form_t;
 
 DIGIT_INLINE bool digits_has_nibbles(digit_form_t form) {
@@ -59,9 +62,6 @@ enum { NF4_UNIT = 29513, NF4_PARTS = 64 };
 #define NF4_HIGH \
   -116, -81, -61, -46, -33, -22, -11, 0, 9, 18, 28, 38, 50, 64, 83, 115
 #define NF4_PART 0, 17, 33, 51, 18, 50, 54, 0, 42, 34, 33, 57, 43, 33, 40, 0
-
-// The numbers of FP8 are those of HALF that are so many times smaller.
-enum { FP8_UNIT = 256 };
 
 // ---- Order -----------------------------------------------------------------
 
@@ -124,10 +124,11 @@ DIGIT_INLINE int digits_blocks(digit_form_t form, int per) {
 
 // ---- Chunks ----------------------------------------------------------------
 
-// The work of a loop on a chunk. `per`: scales that begin in it.
+// The work of a loop on a chunk. `per`: scales that begin in it; for
+// DIGITS_FP8_HALF at most so many, and `shift` tells.
 typedef struct digit_loop_t {
   digit_form_t form;
-  int count, per;
+  int count, per, shift;
 } digit_loop_t;
 
 DIGIT_INLINE __m256 digits_fma(__m256i sums, __m256 scales, __m256 total) {
@@ -147,8 +148,6 @@ typedef struct digit_rows_t {
   const uint8_t* codes[ROWS];
   const float* scales[ROWS];
   __m256 sums[ROWS];
-  // FP8: the largest codes of all rows, with all signs set.
-  __m256i largest;
 } digit_rows_t;
 
 // Of these, `count` from the first on, at a chunk.
@@ -166,9 +165,13 @@ DIGIT_INLINE digit_bytes_t digits_codes(int blocks, const digit_rows_t* rows,
 
 // ---- The row ---------------------------------------------------------------
 
-// `convert` of rabbet_digits_avx2.
+// `convert` of rabbet_digits_avx2 and of rabbet_digits_avx2_halves.
 bool rabbet_digits_avx2_convert(rabbet_packed_type_t type,
                                 const rabbet_packed_t* w, int count,
                                 const float* x, rabbet_digits_t* out_digits);
+bool rabbet_digits_avx2_convert_halves(rabbet_packed_type_t type,
+                                       const rabbet_packed_t* w, int count,
+                                       const float* x,
+                                       rabbet_digits_t* out_digits);
 
 #endif  // RABBET_SRC_DEVICE_CPU_VECTORS_DIGITS_AVX2_H_

@@ -4,7 +4,7 @@
 #if defined(__AVX2__)
 #include <string.h>
 
-#include "device/cpu/vectors/digits_avx2.h"
+#include "device/cpu/vectors/digits_avx2_floats.h"
 #include "device/cpu/vectors/digits_numbers.h"
 
 static digit_form_t digits_form(rabbet_packed_type_t type) {
@@ -47,7 +47,6 @@ static digit_row_t digits_row(digit_form_t form, int per, int count) {
   if (form == DIGITS_FP4) row.units = 0.5f;
   if (form == DIGITS_NF4) row.units = 1.0f / NF4_UNIT;
   if (form == DIGITS_INT8) row.units = 1.0f / 256;
-  if (form == DIGITS_FP8) row.units = FP8_UNIT;
   for (int i = 0; i < CHUNK; ++i) {
     const int reg = i / BYTES % 2, upper = i / 64, byte = i % BYTES;
     row.bytes[i] = (uint8_t)(digits_place(blocks, reg, byte) * 2 + upper);
@@ -112,15 +111,34 @@ static void digits_lay_out_bytes(const digit_row_t* row, const int32_t* numbers,
   }
 }
 
+// Numbers so large that products with FLOAT's smallest are exact, in units of a
+// power of two: that of the largest number or, if this is less, of 2^LEAST.
+// False if numbers are not finite, or so large or small that products are not
+// exact.
+static bool digits_lay_out_floats(digit_form_t form, const float* x,
+                                  rabbet_digits_t* out) {
+  // UNIT: of codes at FLOAT's place.
+  enum { LARGE = 110, LEAST = -17, UNIT = 120 };
+  float largest = 0;
+  for (int i = 0; i < CHUNK; ++i) {
+    if (!(fabsf(x[i]) <= 1e35f)) return false;
+    largest = fmaxf(largest, fabsf(x[i]));
+  }
+  if (largest != 0 && largest < 1e-30f) return false;
+  int power = largest == 0 ? LEAST : ilogbf(largest);
+  if (power < LEAST) power = LEAST;
+  const float factor = ldexpf(1, LARGE - power);
+  out->unit[0] = ldexpf(1, power + UNIT - LARGE);
+  for (int i = 0; i < CHUNK; ++i)
+    out->numbers[i / 32 * 32 + digits_float_place(form, i % 32)] =
+        x[i] * factor;
+  return true;
+}
+
 static bool digits_chunk(const digit_row_t* row, const float* x,
                          rabbet_digits_t* out) {
   int32_t numbers[CHUNK];
-  if (row->form == DIGITS_FP8) {
-    memcpy(out->numbers, x, sizeof(out->numbers));
-    for (int i = 0; i < row->per; ++i)
-      out->unit[i] = row->units;
-    return true;
-  }
+  if (row->form >= DIGITS_FP8) return digits_lay_out_floats(row->form, x, out);
   int parts = row->count == COUNT ? 1 : row->per;
   for (int p = 0; p < parts; ++p) {
     const int length = CHUNK / parts, each = row->per / parts;
@@ -138,10 +156,9 @@ static bool digits_chunk(const digit_row_t* row, const float* x,
   return true;
 }
 
-bool rabbet_digits_avx2_convert(rabbet_packed_type_t type,
-                                const rabbet_packed_t* w, int count,
-                                const float* x, rabbet_digits_t* out) {
-  const digit_row_t row = digits_row(digits_form(type), digits_per(w), count);
+static bool digits_convert(digit_form_t form, const rabbet_packed_t* w,
+                           int count, const float* x, rabbet_digits_t* out) {
+  const digit_row_t row = digits_row(form, digits_per(w), count);
   int64_t k = 0;
   for (; k + CHUNK <= w->depth; k += CHUNK)
     if (!digits_chunk(&row, x + k, out++)) return false;
@@ -149,5 +166,19 @@ bool rabbet_digits_avx2_convert(rabbet_packed_type_t type,
   float rest[CHUNK] = {0};
   memcpy(rest, x + k, (size_t)(w->depth - k) * sizeof(*x));
   return digits_chunk(&row, rest, out);
+}
+
+bool rabbet_digits_avx2_convert(rabbet_packed_type_t type,
+                                const rabbet_packed_t* w, int count,
+                                const float* x, rabbet_digits_t* out) {
+  return digits_convert(digits_form(type), w, count, x, out);
+}
+
+bool rabbet_digits_avx2_convert_halves(rabbet_packed_type_t type,
+                                       const rabbet_packed_t* w, int count,
+                                       const float* x, rabbet_digits_t* out) {
+  digit_form_t form = digits_form(type);
+  return digits_convert(form == DIGITS_FP8 ? DIGITS_FP8_HALF : form, w, count,
+                        x, out);
 }
 #endif
