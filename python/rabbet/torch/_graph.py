@@ -299,15 +299,17 @@ class Graph:
     def _compute(self, expr: sympy.Expr) -> str:
         if isinstance(expr, sympy.Symbol):
             return self._symbol(expr)
+        reason = f"a size is '{expr}' ({type(expr).__name__}), which no table has"
         for kind, write in _EXPRESSIONS.items():
             if isinstance(expr, kind):
-                return write(self, *expr.args)
+                try:
+                    return write(self, *expr.args)
+                except UnsupportedError as error:
+                    reason = str(error)
         try:
             return self._given(expr)
         except UnsupportedError:
-            raise UnsupportedError(
-                f"a size is '{expr}' ({type(expr).__name__}), which no table has"
-            ) from None
+            raise UnsupportedError(reason) from None
 
     def _symbol(self, symbol: sympy.Symbol) -> str:
         if symbol in self.extents:
@@ -348,6 +350,13 @@ class Graph:
         a, b = found
         floor = integers.FloorDiv(-a if up else a, b)
         return self.size(-floor if up else floor)
+
+    def _truncated(self, real: Any) -> str:
+        """The integer at or next to a number that is not negative, towards 0."""
+        found = _fraction(real)
+        if found is None or not found[0].is_nonnegative:
+            raise UnsupportedError(f"a size is '{real}', truncated")
+        return self._rounded(real, False)
 
     def _power(self, base: Any, exponent: Any) -> str:
         if not exponent.is_Integer or not 0 < int(exponent) < 8:
@@ -411,7 +420,12 @@ class Graph:
             for arg in args[1:]:
                 found = self.op(name, found, self.truth(arg))
             return found
-        a, b = (self.scalar(extent_of(arg), torch.int64) for arg in args)
+        fractions = [_fraction(arg) for arg in args]
+        if not all(fractions):
+            raise UnsupportedError(f"a condition compares '{args[0]}' with '{args[1]}'")
+        (above, below), (other, divisor) = fractions  # type: ignore[misc]
+        sides = (extent_of(above * divisor), extent_of(other * below))
+        a, b = (self.scalar(side, torch.int64) for side in sides)
         if name == "NotEqual":
             return self.op("Not", self.op("Equal", a, b))
         return self.op(name, a, b)
@@ -507,6 +521,11 @@ def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
     without rounding."""
     if isinstance(real, integers.ToFloat):
         return real.args[0], sympy.Integer(1)
+    if isinstance(real, sympy.Float):
+        number = sympy.Rational(float(real))
+        return (sympy.Integer(number.p), sympy.Integer(number.q)) if _is_short(number) else None
+    if isinstance(real, sympy.Mul) and not real.is_integer:
+        return _product(real.args)
     if not isinstance(real, (integers.FloatTrueDiv, integers.IntTrueDiv)):
         return (real, sympy.Integer(1)) if real.is_integer else None
     above, below = real.args
@@ -514,15 +533,32 @@ def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
     if found is None or not below.is_number or below.is_zero:
         return None
     by = sympy.Rational(below)
-    if by.q > 1024:  # such as 0.1, by which doubles round
+    if not _is_short(by):
         return None
     sign = 1 if by > 0 else -1
     return found[0] * (by.q * sign), found[1] * abs(by.p)
 
 
+def _is_short(number: sympy.Rational) -> bool:
+    """Whether products of sizes and the number are exact in doubles: they round 0.1."""
+    return bool(number.q <= 1024 and abs(number.p) <= 2**20)
+
+
+def _product(factors: Sequence[Any]) -> tuple[sympy.Expr, sympy.Integer] | None:
+    """A product by binary fractions alone, which doubles have without rounding."""
+    above, below = sympy.Integer(1), sympy.Integer(1)
+    for factor in factors:
+        found = _fraction(factor)
+        if found is None or int(found[1]).bit_count() != 1:
+            return None
+        above, below = above * found[0], below * found[1]
+    return above, below
+
+
 _EXPRESSIONS: dict[Any, Callable[..., str]] = {
     integers.CeilToInt: lambda g, a: g._rounded(a, True),
     integers.FloorToInt: lambda g, a: g._rounded(a, False),
+    integers.TruncToInt: lambda g, a: g._truncated(a),
     sympy.Add: lambda g, *args: g._fold("Add", *args),
     sympy.Mul: lambda g, *args: g._fold("Mul", *args),
     sympy.Pow: lambda g, a, b: g._power(a, b),
