@@ -175,7 +175,17 @@ class Conditions:
         """Adds the conditions to the graph of the decomposed program; runs that do not meet
         them fail. Returns all of them for Checks, with those that a graph cannot compute."""
         extents = self._sizes.extents(program)
+        for expr, where in graph.assumed:
+            self._assume(graph, expr, where)
         return [self._written(each, graph, extents) for each in self.all]
+
+    def _assume(self, graph: Graph, expr: sympy.Basic, where: str) -> None:
+        """Adds a condition of a node, which data may decide."""
+        if expr.free_symbols <= self._sizes.traced.keys():
+            own = Condition(expr.xreplace(self._sizes.traced), where)
+            self.all = _distinct([*self.all, own])
+        elif not _check(graph, expr, limited(str(expr), where)):
+            raise _unreadable(expr, f"{where} needs it")
 
     def _written(
         self, condition: Condition, graph: Graph, extents: Mapping[Any, sympy.Expr]

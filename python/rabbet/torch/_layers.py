@@ -237,7 +237,7 @@ def _adaptive(count: int, kind: str) -> Any:
         elif [expression(s) for s in sizes] == [expression(e) for e in extents]:
             result = value
         elif any(not isinstance(e, int) for e in extents):
-            if any(not isinstance(size, int) for size in sizes):
+            if any(not isinstance(s, int) and s != e for s, e in zip(sizes, extents, strict=True)):
                 refuse("adaptive pooling of dynamic extents to dynamic ones")
             result = _sliding_windows(g, value, kind, sizes, extents)
         else:
@@ -286,6 +286,8 @@ def _sliding_windows(
     """Windows of dynamic extents. All windows of an axis that share a row of others have
     one size, so that a mean is a mean of means."""
     for axis, (count, extent) in enumerate(zip(sizes, extents, strict=True), 2):
+        if expression(count) == expression(extent):
+            continue
         parts = []
         at, whole = g.ints([axis]), expression(extent)
         for i in range(count):

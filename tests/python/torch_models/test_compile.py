@@ -289,68 +289,6 @@ def test_sizes_of_ranges_with_float_steps() -> None:
             assert torch.equal(found, expected)
 
 
-class Sides(torch.nn.Module):
-    """Each kind of sizes has a side of its own; `other` is read by the condition alone."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.kind = kind
-
-    def forward(self, x: Any, other: Any) -> Any:
-        holds = {
-            "remainder": lambda: x.shape[0] % 2 == 0,
-            "product": lambda: x.shape[0] * x.shape[1] > 20,
-            "not": lambda: x.shape[0] != 7,
-            "other": lambda: other.shape[0] > 2 * x.shape[0],
-            "both": lambda: x.shape[0] > other.shape[0] or x.shape[1] // 2 == 1,
-        }
-        return x * 2 if holds[self.kind]() else x * 3
-
-
-@pytest.mark.parametrize("kind", ["remainder", "product", "not", "other", "both"])
-@pytest.mark.parametrize("given", ["module", "exported", "loaded"])
-def test_sizes_that_the_export_does_not_hold_for(kind: str, given: str, tmp_path: Any) -> None:
-    """The export has one side of the module's ifs; torch's own program refuses the others."""
-    module, args = Sides(kind), (torch.randn(6, 4), torch.randn(13))
-    auto = torch.export.Dim.AUTO
-    shapes = ({0: auto, 1: auto}, {0: auto})
-    program = torch.export.export(module, args, dynamic_shapes=shapes)
-    if given == "module":
-        model = trt.compile(
-            module, args, dynamic_shapes=shapes, device="cpu", optimization_level=0
-        )
-    else:
-        if given == "loaded":  # which has its guards as text alone
-            torch.export.save(program, tmp_path / "program.pt2")
-            program = torch.export.load(tmp_path / "program.pt2")
-        model = trt.compile(program, device="cpu", optimization_level=0)
-    refused = 0
-    for rows, columns, others in [(6, 4, 13), (7, 4, 19), (8, 2, 30), (5, 3, 3), (4, 8, 9)]:
-        sizes = torch.randn(rows, columns), torch.randn(others)
-        try:
-            expected = program.module()(*sizes)
-        except AssertionError:
-            refused += 1
-            with pytest.raises(trt.Error, match=r"exported the module for|profile 0 allows"):
-                model(*sizes)
-        else:
-            assert torch.equal(model(*sizes), expected)
-            assert torch.equal(expected, module(*sizes))
-    assert 0 < refused < 5
-
-
-def test_saved_models_keep_what_the_export_holds_for(tmp_path: Any) -> None:
-    args = torch.randn(6, 4), torch.randn(3)
-    auto = torch.export.Dim.AUTO
-    model = trt.compile(
-        Sides("remainder"), args, dynamic_shapes=({0: auto}, None), device="cpu",
-        optimization_level=0, save=tmp_path / "sides.plan",
-    )  # fmt: skip
-    for each in (model, trt.load(tmp_path / "sides.plan", device="cpu")):
-        with pytest.raises(trt.Error, match=r"x\.shape\[0\]"):
-            each(torch.randn(5, 4), args[1])
-
-
 class Named(torch.nn.Module):
     def forward(self, x: Any, *rest: Any, scale: Any, pair: Any) -> Any:
         return x.relu() * scale + pair["b"][0].sum() + rest[0].sum()
