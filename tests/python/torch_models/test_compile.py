@@ -356,6 +356,59 @@ def test_products_of_experts(path: str) -> None:
                 torch.testing.assert_close(found, expected, rtol=2e-2, atol=5e-2)
 
 
+class Grouped(torch.nn.Module):
+    def __init__(self, groups: int, k: int, n: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.weights = torch.nn.Parameter(torch.randn(groups, k, n).bfloat16())
+
+    def forward(self, x: Any, ends: Any) -> Any:
+        return torch._grouped_mm(x, self.weights, offs=ends)
+
+
+def grouped(rows: Any, groups: int, k: int, n: int) -> tuple[Any, Any]:
+    """A compiled grouped product, and the module."""
+    net, dim = Grouped(groups, k, n), torch.export.Dim("rows", min=1, max=rows)
+    ends = torch.arange(1, groups + 1, dtype=torch.int32) * 16 // groups
+    args = torch.randn(16, k).bfloat16(), ends
+    model = trt.compile(
+        net, args, dynamic_shapes=({0: dim}, None), device="cpu", optimization_level=0
+    )
+    return model, net
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [(2, 2, 7, 9, 12), (0, 0, 12, 12, 12), (12, 12, 12, 12, 12), (0, 0, 0, 0, 40), (1, 2, 3, 4, 5)],
+    ids=str,
+)
+def test_grouped_products(ends: Any) -> None:
+    """Groups of many rows, of few and of none."""
+    model, net = grouped(64, 5, 16, 24)
+    args = torch.randn(ends[-1], 16).bfloat16(), torch.tensor(ends, dtype=torch.int32)
+    with torch.no_grad():
+        torch.testing.assert_close(model(*args), net(*args), rtol=2e-2, atol=5e-2)
+
+
+def test_rows_behind_the_last_group_read_no_memory() -> None:
+    model, net = grouped(64, 5, 16, 24)
+    x, ends = torch.randn(9, 16).bfloat16(), torch.tensor([2, 2, 3, 5, 5], dtype=torch.int32)
+    with torch.no_grad():
+        found, expected = model(x, ends), net(x[:5], ends)
+    torch.testing.assert_close(found[:5], expected, rtol=2e-2, atol=5e-2)
+    assert torch.equal(found[5:], torch.zeros(4, 24).bfloat16())
+
+
+def test_memory_of_grouped_products_is_that_of_rows() -> None:
+    """A matrix for each row would be rows * k * n elements, 256 MiB."""
+    rows, groups, k, n = 8192, 4, 128, 128
+    model, _ = grouped(rows, groups, k, n)
+    held = model.model.engine.device_memory_size_v2
+    kept = 4096 * (k + n) * 4  # in FLOAT, of the rows that are computed at once
+    counts = 6 * rows * 8  # INT64 numbers of a row
+    assert 0 < held <= kept + counts + 2 * rows * (k + n) * 2
+
+
 class Bins(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         return torch.histc(x, 7, -1, 1), torch.histc(x.flatten(), bins=3, min=0, max=2)
