@@ -107,11 +107,12 @@ class Checks:
 
     def __init__(self, conditions: Sequence[Mapping[str, Any]] = ()) -> None:
         self._all = list(conditions)
-        self._own = [each for each in self._all if not each["in_plan"]]
+        self.own = [each for each in self._all if not each["in_plan"]]
+        """Those that a plan cannot compute."""
 
     def before(self, leaves: Sequence[Any]) -> None:
         """Fails unless the conditions hold that a plan cannot compute."""
-        for limit, values in _broken(self._own, leaves):
+        for limit, values in _broken(self.own, leaves):
             raise FailedPreconditionError(f"{limit}; {values}")
 
     def explain(self, leaves: Sequence[Any], error: Error) -> None:

@@ -74,7 +74,8 @@ class TorchModel:
             leaves: Sequence[Any] = args
         else:
             leaves = self._flattened(args, kwargs)
-        self._checks.before(leaves)
+        if self._checks.own:
+            self._checks.before(leaves)
         model = self._runs.model()
         try:
             found = model(*(self._read(leaves, *each) for each in self._inputs))

@@ -120,7 +120,7 @@ def test_plans_check_what_they_can_compute() -> None:
     shapes = ({0: AUTO, 1: AUTO}, {0: AUTO})
     for kind in ("remainder", "exact scale", "ceiling", "both", "product"):
         model = compiled(Sides(kind), args=args, dynamic_shapes=shapes)
-        with pytest.raises(trt.Error, match="exported the module for"):
+        with pytest.raises(trt.Error, match=r"exported the module for|profile 0 allows"):
             model.model(torch.randn(3, 2))
 
 
