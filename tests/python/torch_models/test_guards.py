@@ -3,6 +3,7 @@ module does, and what it refuses is refused, with the condition, its sizes and i
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
@@ -23,15 +24,6 @@ from torch.utils._sympy import functions as integers  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 AUTO = torch.export.Dim.AUTO
-
-
-def program_of(module: Any, args: Any, shapes: Any, given: str, tmp_path: Any) -> Any:
-    """The module's export; saved and loaded, it has its guards as text alone."""
-    program = torch.export.export(module, args, dynamic_shapes=shapes, strict=False)
-    if given == "loaded":
-        torch.export.save(program, tmp_path / "program.pt2")
-        program = torch.export.load(tmp_path / "program.pt2")
-    return program
 
 
 def compiled(module: Any, **options: Any) -> Any:
@@ -75,13 +67,25 @@ class Sides(torch.nn.Module):
         return x * 2 if SIDES[self.kind](*x.shape, other.shape[0]) else x * 3
 
 
+@functools.cache
+def exported_sides(kind: str) -> Any:
+    """The program, and as a module that checks sizes."""
+    args = torch.randn(6, 4), torch.randn(13)
+    shapes = ({0: AUTO, 1: AUTO}, {0: AUTO})
+    program = torch.export.export(Sides(kind), args, dynamic_shapes=shapes, strict=False)
+    return program, program.module()
+
+
 @pytest.mark.parametrize("given", ["exported", "loaded"])
 @pytest.mark.parametrize("kind", SIDES)
 def test_conditions_of_each_form(kind: str, given: str, tmp_path: Any) -> None:
     """The export has one side of the module's ifs; torch's own program refuses the others."""
-    module, args = Sides(kind), (torch.randn(6, 4), torch.randn(13))
-    program = program_of(module, args, ({0: AUTO, 1: AUTO}, {0: AUTO}), given, tmp_path)
-    model, checked = compiled(program), program.module()
+    module = Sides(kind)
+    program, checked = exported_sides(kind)
+    if given == "loaded":  # which has its guards as text alone
+        torch.export.save(program, tmp_path / "program.pt2")
+        program = torch.export.load(tmp_path / "program.pt2")
+    model = compiled(program)
     known = random.Random(kind)
     drawn = [[known.randint(2, most) for most in (10, 8, 24)] for _ in range(20)]
     refused = 0
