@@ -117,6 +117,8 @@ LIMITS = {
     "are computed, else all",
     "com.microsoft.QMoE": "constant weights of 2, 4 or 8 bits (`quant_type` int), dequantized at "
     "import; else as MoE",
+    "rabbet.GroupedMatMul": "of rabbet.torch: rows, the matrix of each row, matrices; a row whose "
+    "matrix does not exist becomes 0",
     **{
         f"{domain}EfficientNMS_TRT": "no anchors; the numbers of boxes and classes must be known "
         "at import; a registered plugin of this name comes first"

@@ -231,7 +231,8 @@ def _reduce(rule: Rule) -> None:
 def _moe(rule: Rule) -> None:
     """As inputs are lettered in src/ops/products/moe.c."""
     letters: dict[str, Axis] = {}
-    shapes = ["h", "k", "k", "ehi", "ehi", "eih", "ei", "ei", "eh"]
+    row = "i" if rule.tensor(3) is None else "h"  # without gate and up
+    shapes = [row, "k", "k", "ehi", "ehi", "eih", "ei", "ei", "eh"]
     for i, text in enumerate(shapes):
         tensor = rule.tensor(i)
         if tensor is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -141,6 +142,7 @@ class Graph:
         self.inputs: list[bytes] = []
         self.outputs: list[bytes] = []
         self.checks: dict[str, str] = {}  # messages, by conditions, which are outputs
+        self.assumed: list[tuple[sympy.Basic, str]] = []  # with who assumes it
         self.domains: set[str] = set()
         self.weights: dict[str, Any] = {}  # buffers, by initializers' names
         # Of them, those that are torch's own memory, and whether a tensor may lend it.
@@ -258,11 +260,13 @@ class Graph:
 
     def scalar(self, value: Any, dtype: Any) -> str:
         """A number as a tensor of rank 0; sizes are computed."""
+        if isinstance(value, torch.SymFloat):
+            return self.to(Value.make(self.real(value.node.expr), torch.float64, ()), dtype)
         if isinstance(value, (torch.SymInt, sympy.Basic)):
             size = self.op("Squeeze", self.size(value), self.constant([0], torch.int64))
             return size if dtype is torch.int64 else self.cast(size, dtype)
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
-            raise UnsupportedError(f"a number that depends on shapes, {value}")
+        if isinstance(value, torch.SymBool):
+            raise UnsupportedError(f"a condition on shapes as a number, {value}")
         if not (dtype.is_floating_point or dtype is torch.bool):
             value = int(value)
         return self.constant(value, dtype)
@@ -296,18 +300,34 @@ class Graph:
             self._known[expr] = self._compute(expr)
         return self._known[expr]
 
+    def real(self, expr: sympy.Expr) -> str:
+        """A real number that sizes tell, of rank 0."""
+        if expr.is_number:
+            return self.constant(float(expr), torch.float64)
+        if expr.is_integer:
+            return self.scalar(expr, torch.float64)
+        for kind, node in _REALS.items():
+            if isinstance(expr, kind):
+                first, *rest = map(self.real, expr.args)
+                if not rest:
+                    return self.op(node, first)
+                return functools.reduce(lambda a, b: self.op(node, a, b), rest, first)
+        raise UnsupportedError(f"a number is '{expr}', which no table has")
+
     def _compute(self, expr: sympy.Expr) -> str:
         if isinstance(expr, sympy.Symbol):
             return self._symbol(expr)
+        reason = f"a size is '{expr}' ({type(expr).__name__}), which no table has"
         for kind, write in _EXPRESSIONS.items():
             if isinstance(expr, kind):
-                return write(self, *expr.args)
+                try:
+                    return write(self, *expr.args)
+                except UnsupportedError as error:
+                    reason = str(error)
         try:
             return self._given(expr)
         except UnsupportedError:
-            raise UnsupportedError(
-                f"a size is '{expr}' ({type(expr).__name__}), which no table has"
-            ) from None
+            raise UnsupportedError(reason) from None
 
     def _symbol(self, symbol: sympy.Symbol) -> str:
         if symbol in self.extents:
@@ -348,6 +368,23 @@ class Graph:
         a, b = found
         floor = integers.FloorDiv(-a if up else a, b)
         return self.size(-floor if up else floor)
+
+    def _truncated(self, real: Any) -> str:
+        """The integer at or next to a number that is not negative, towards 0."""
+        found = _fraction(real)
+        if found is None or not found[0].is_nonnegative:
+            raise UnsupportedError(f"a size is '{real}', truncated")
+        return self._rounded(real, False)
+
+    def _nearest(self, real: Any) -> str:
+        """The integer nearest to a quotient of sizes, the even one of two."""
+        found = _fraction(real)
+        if found is None or not found[0].is_nonnegative:
+            raise UnsupportedError(f"a size is '{real}', rounded to the nearest")
+        above, below = 2 * found[0] + found[1], 2 * found[1]
+        up = integers.FloorDiv(above, below)
+        is_between = 1 - sympy.Min(1, integers.Mod(above, below))
+        return self.size(up - is_between * integers.Mod(up, sympy.Integer(2)))
 
     def _power(self, base: Any, exponent: Any) -> str:
         if not exponent.is_Integer or not 0 < int(exponent) < 8:
@@ -411,7 +448,12 @@ class Graph:
             for arg in args[1:]:
                 found = self.op(name, found, self.truth(arg))
             return found
-        a, b = (self.scalar(extent_of(arg), torch.int64) for arg in args)
+        fractions = [_fraction(arg) for arg in args]
+        if not all(fractions):
+            raise UnsupportedError(f"a condition compares '{args[0]}' with '{args[1]}'")
+        (above, below), (other, divisor) = fractions  # type: ignore[misc]
+        sides = (extent_of(above * divisor), extent_of(other * below))
+        a, b = (self.scalar(side, torch.int64) for side in sides)
         if name == "NotEqual":
             return self.op("Not", self.op("Equal", a, b))
         return self.op(name, a, b)
@@ -441,6 +483,11 @@ class Graph:
         self.nodes.append(_protobuf.node("Identity", [x], [name], name, "", {}))
         self.outputs.append(_protobuf.value_info(name, self.type(dtype), None))
         return name
+
+    def assume(self, expr: sympy.Basic) -> None:
+        """Notes a condition on sizes under which the node computes what torch does. Who
+        made the graph sees to it: torch.compile traces other sizes anew."""
+        self.assumed.append((expr, f"{self.operator}, node '{self.origin}'"))
 
     def check(self, holds: str, message: str) -> None:
         """Runs fail unless the condition holds."""
@@ -507,6 +554,11 @@ def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
     without rounding."""
     if isinstance(real, integers.ToFloat):
         return real.args[0], sympy.Integer(1)
+    if isinstance(real, sympy.Float):
+        number = sympy.Rational(float(real))
+        return (sympy.Integer(number.p), sympy.Integer(number.q)) if _is_short(number) else None
+    if isinstance(real, sympy.Mul) and not real.is_integer:
+        return _product(real.args)
     if not isinstance(real, (integers.FloatTrueDiv, integers.IntTrueDiv)):
         return (real, sympy.Integer(1)) if real.is_integer else None
     above, below = real.args
@@ -514,15 +566,51 @@ def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
     if found is None or not below.is_number or below.is_zero:
         return None
     by = sympy.Rational(below)
-    if by.q > 1024:  # such as 0.1, by which doubles round
+    if not _is_short(by):
         return None
     sign = 1 if by > 0 else -1
     return found[0] * (by.q * sign), found[1] * abs(by.p)
 
 
+def _is_short(number: sympy.Rational) -> bool:
+    """Whether products of sizes and the number are exact in doubles: they round 0.1."""
+    return bool(number.q <= 1024 and abs(number.p) <= 2**20)
+
+
+def _product(factors: Sequence[Any]) -> tuple[sympy.Expr, sympy.Integer] | None:
+    """A product by binary fractions alone, which doubles have without rounding."""
+    above, below = sympy.Integer(1), sympy.Integer(1)
+    for factor in factors:
+        found = _fraction(factor)
+        if found is None or int(found[1]).bit_count() != 1:
+            return None
+        above, below = above * found[0], below * found[1]
+    return above, below
+
+
+_REALS: dict[Any, str] = {
+    sympy.Add: "Add",
+    sympy.Mul: "Mul",
+    sympy.Max: "Max",
+    sympy.Min: "Min",
+    sympy.Abs: "Abs",
+    integers.Max: "Max",
+    integers.Min: "Min",
+    integers.IntTrueDiv: "Div",
+    integers.FloatTrueDiv: "Div",
+    integers.FloatPow: "Pow",
+    integers.ToFloat: "Identity",
+    integers.OpaqueUnaryFn_sqrt: "Sqrt",
+    integers.OpaqueUnaryFn_exp: "Exp",
+    integers.OpaqueUnaryFn_log: "Log",
+}
+
+
 _EXPRESSIONS: dict[Any, Callable[..., str]] = {
     integers.CeilToInt: lambda g, a: g._rounded(a, True),
     integers.FloorToInt: lambda g, a: g._rounded(a, False),
+    integers.RoundToInt: lambda g, a: g._nearest(a),
+    integers.TruncToInt: lambda g, a: g._truncated(a),
     sympy.Add: lambda g, *args: g._fold("Add", *args),
     sympy.Mul: lambda g, *args: g._fold("Mul", *args),
     sympy.Pow: lambda g, a, b: g._power(a, b),

@@ -3,25 +3,34 @@ least extents that the caller stated."""
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import sympy
 import torch
+from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions as integers
 
 from .._errors import UnsupportedError
-from ._graph import Graph
+from ._checks import limited, listed
+from ._graph import Graph, expression, multiple_of
+from ._guard_text import read
+
+
+class Condition(NamedTuple):
+    """A condition. Its symbols are sizes of arguments, which Sizes made."""
+
+    expr: sympy.Basic
+    where: str
+    """The line that it comes from, as far as that is known."""
 
 
 def _environment(program: torch.export.ExportedProgram) -> Any:
     """Torch's table of the program's symbols, or None."""
-    for node in program.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
+    for value in _arguments_of(program).values():
         sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
         for size in sizes:
             if isinstance(size, torch.SymInt):
@@ -29,98 +38,205 @@ def _environment(program: torch.export.ExportedProgram) -> Any:
     return None
 
 
-# Operators of torch's guards.
-_OPERATORS: dict[type[ast.AST], Any] = {
-    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
-    ast.Pow: lambda a, b: a**b, ast.FloorDiv: integers.FloorDiv, ast.Mod: integers.PythonMod,
-    ast.Eq: sympy.Eq, ast.NotEq: sympy.Ne, ast.Lt: sympy.Lt, ast.LtE: sympy.Le,
-    ast.Gt: sympy.Gt, ast.GtE: sympy.Ge, ast.And: sympy.And, ast.Or: sympy.Or,
-    ast.Not: sympy.Not, ast.USub: lambda a: -a,
-}  # fmt: skip
-_SIZE = re.compile(r"L((?:\[[^]]+\])+)\.size\(\)\[(\d+)\]")
+def _arguments_of(program: torch.export.ExportedProgram) -> dict[str, Any]:
+    """The program's arguments as torch traced them, by name."""
+    nodes = program.graph.find_nodes(op="placeholder")
+    specs = program.graph_signature.input_specs
+    return {
+        node.name: node.meta.get("val")
+        for node, spec in zip(nodes, specs, strict=True)
+        if spec.kind is InputKind.USER_INPUT
+    }
 
 
-def _written(node: ast.AST, names: Mapping[str, Any]) -> Any:
-    """The expression of a part of a guard."""
-    if isinstance(node, ast.Constant):
-        return sympy.sympify(node.value)
-    if isinstance(node, ast.Name) and node.id in names:
-        return names[node.id]
-    if isinstance(node, ast.Compare):
-        sides = [_written(side, names) for side in (node.left, *node.comparators)]
-        pairs = zip(node.ops, sides, sides[1:], strict=False)
-        return sympy.And(*(_OPERATORS[type(op)](a, b) for op, a, b in pairs))
-    if isinstance(node, ast.BoolOp):
-        return _OPERATORS[type(node.op)](*(_written(v, names) for v in node.values))
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        a, b = (_written(side, names) for side in (node.left, node.right))
-        return _OPERATORS[type(node.op)](a, b)
-    if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_written(node.operand, names))
-    raise ValueError(ast.unparse(node))
+class Sizes:
+    """Sizes of a program's arguments, as symbols with names such as `x.shape[0]`."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        self._arguments = _arguments_of(program)
+        self._names = list(self._arguments)
+        self.places: dict[sympy.Symbol, tuple[int, int | None]] = {}
+        # Torch's symbols as expressions of ours.
+        self.traced: dict[sympy.Symbol, sympy.Expr] = {}
+        for name, value in self._arguments.items():
+            if isinstance(value, torch.Tensor):
+                for axis, extent in enumerate(value.shape):
+                    self._trace(extent, self._symbol(name, axis))
+            else:
+                self._trace(value, self._symbol(name, None))
+
+    def _symbol(self, name: str, axis: int | None) -> sympy.Symbol:
+        told = name if axis is None else f"{name}.shape[{axis}]"
+        symbol = sympy.Symbol(told, integer=True, **({} if axis is None else _IS_EXTENT))
+        self.places[symbol] = self._names.index(name), axis
+        return symbol
+
+    def _trace(self, size: Any, own: sympy.Symbol) -> None:
+        if not isinstance(size, torch.SymInt):
+            return
+        # What torch found out later about its symbol, such as its one value, replaces it.
+        for expr in (size.node._expr, size.node.expr):
+            if isinstance(expr, sympy.Symbol):
+                self.traced.setdefault(expr, own)
+            elif (found := multiple_of(expr)) is not None:
+                symbol, factor, rest = found
+                self.traced.setdefault(symbol, integers.FloorDiv(own - rest, factor))
+
+    def named(self, path: str, axis: int | None) -> sympy.Symbol:
+        """The size by the path of its argument in a guard's text."""
+        words = re.findall(r"\w+", path)
+        if words[0] == "flat_args" and len(words) == 2:
+            name = self._names[int(words[1])]
+        else:
+            name = "_".join(words)
+        if isinstance(self._arguments[name], torch.Tensor) != (axis is not None):
+            raise KeyError(name)
+        return self._symbol(name, axis)
+
+    def extents(self, program: torch.export.ExportedProgram) -> dict[Any, sympy.Expr]:
+        """The sizes as expressions of a program's symbols."""
+        values = list(_arguments_of(program).values())
+        found = {}
+        for symbol, (leaf, axis) in self.places.items():
+            size = values[leaf] if axis is None else values[leaf].shape[axis]
+            if isinstance(size, (int, torch.SymInt)):
+                found[symbol] = expression(size)
+        return found
 
 
-def _read(inputs: Mapping[str, Any], text: str) -> sympy.Basic:
-    """A guard that a program has as text, which is all that a saved one keeps. inputs: the
-    program's, by name."""
-    names: dict[str, Any] = {}
-
-    def named(found: re.Match[str]) -> str:
-        name = "_".join(re.findall(r"\w+", found[1]))
-        extent = inputs[name].shape[int(found[2])]
-        number = extent.node.expr if isinstance(extent, torch.SymInt) else extent
-        names[f"s{len(names)}"] = sympy.sympify(number)
-        return f"s{len(names) - 1}"
-
-    try:
-        tree = ast.parse(_SIZE.sub(named, text), mode="eval")
-        return _written(tree.body, names)
-    except (AttributeError, IndexError, KeyError, SyntaxError, ValueError) as error:
-        raise UnsupportedError(
-            f"torch's export holds for sizes with '{text}' alone, which Rabbet cannot check"
-        ) from error
+_IS_EXTENT = {"nonnegative": True}
 
 
-def conditions(
-    program: torch.export.ExportedProgram, texts: Sequence[str] = ()
-) -> list[sympy.Basic]:
-    """Conditions on sizes of inputs under which the program is the module: it has one side
-    of each `if`. Ranges of single extents are told by `range_constraints`. texts: the
-    guards of the program before it was decomposed, which one that was loaded has alone."""
-    environment = _environment(program)
-    found: dict[sympy.Basic, None] = {}
-    if environment is not None and not environment.var_to_sources:  # it was loaded
-        nodes = program.graph.find_nodes(op="placeholder")
-        inputs = {node.name: node.meta.get("val") for node in nodes}
-        found = dict.fromkeys(_read(inputs, text) for text in texts)
-        return [expr for expr in found if expr not in (sympy.true, sympy.false)]
-    for guard in environment.guards if environment is not None else ():
-        expr = environment.replace(guard.expr)
-        inputs = expr.free_symbols <= environment.var_to_sources.keys()
-        if inputs and expr not in (sympy.true, sympy.false):
-            found[expr] = None
-    return list(found)
+def _unreadable(text: Any, error: object) -> UnsupportedError:
+    return UnsupportedError(
+        f"torch's export holds for sizes with '{text}' alone, which Rabbet cannot check: "
+        f"{error}"
+    )
 
 
-def write(graph: Graph, conditions: Sequence[sympy.Basic]) -> None:
-    """Adds the conditions to the graph; runs that do not meet them fail."""
-    for condition in conditions:
-        graph.origin = "guard"
+class Conditions:
+    """Conditions under which a program is the module: it has one side of each `if` on sizes.
+    They are those of the caller's export. Decomposing adds guards on strides in memory, which
+    plans do not have, and on what the export has guards for already."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        self.ranges = program.range_constraints
+        """Ranges of the program's symbols."""
+        self._sizes = Sizes(program)
+        self._environment = _environment(program)
+        self._replaced: set[Any] = set()
+        found: list[Condition] = []
+        if self._environment is not None:
+            self._replaced = set(self._environment.replacements)
+            is_loaded = not self._environment.var_to_sources
+            found = self._as_text(program) if is_loaded else self._traced()
+        self.all = _distinct(found)
+
+    def _as_text(self, program: torch.export.ExportedProgram) -> list[Condition]:
+        return [Condition(self._read(text), "") for text in program._guards_code]
+
+    def _read(self, text: str) -> sympy.Basic:
         try:
-            holds = graph.truth(condition)
+            return read(text, self._sizes.named)
+        except (ValueError, SyntaxError, LookupError, TypeError) as error:
+            raise _unreadable(text, f"no such form is known ({error!r})") from error
+
+    def _traced(self) -> list[Condition]:
+        """Guards on sizes of arguments; others are of numbers that data tells."""
+        told = self._environment.var_to_sources
+        return [
+            Condition(self._of_arguments(guard.expr), _place(guard.sloc))
+            for guard in self._environment.guards
+            if guard.expr.free_symbols <= told.keys()
+        ]
+
+    def _of_arguments(self, expr: sympy.Basic) -> sympy.Basic:
+        unknown = expr.free_symbols - self._sizes.traced.keys()
+        if unknown:
+            raise _unreadable(expr, f"no argument tells {unknown.pop()}")
+        return expr.xreplace(self._sizes.traced)
+
+    def specialize(self) -> None:
+        """Adds what decomposing has specialized the program for: sizes that torch has made
+        equal to others, or to numbers. Its other guards are not read."""
+        if self._environment is None:
+            return
+        traced = self._sizes.traced
+        added = [
+            Condition(sympy.Eq(traced[symbol], expr.xreplace(traced)), "")
+            for symbol, expr in self._environment.replacements.items()
+            if symbol not in self._replaced and {symbol, *expr.free_symbols} <= traced.keys()
+        ]
+        self.all = _distinct([*self.all, *added])
+
+    def write(
+        self, graph: Graph, program: torch.export.ExportedProgram
+    ) -> list[dict[str, Any]]:
+        """Adds the conditions to the graph of the decomposed program; runs that do not meet
+        them fail. Returns all of them for Checks, with those that a graph cannot compute."""
+        extents = self._sizes.extents(program)
+        for expr, where in graph.assumed:
+            self._assume(graph, expr, where)
+        return [self._written(each, graph, extents) for each in self.all]
+
+    def _assume(self, graph: Graph, expr: sympy.Basic, where: str) -> None:
+        """Adds a condition of a node, which data may decide."""
+        if expr.free_symbols <= self._sizes.traced.keys():
+            own = Condition(expr.xreplace(self._sizes.traced), where)
+            self.all = _distinct([*self.all, own])
+        elif not _check(graph, expr, limited(str(expr), where)):
+            raise _unreadable(expr, f"{where} needs it")
+
+    def _written(
+        self, condition: Condition, graph: Graph, extents: Mapping[Any, sympy.Expr]
+    ) -> dict[str, Any]:
+        told, where = str(condition.expr), condition.where
+        try:
+            tree = listed(condition.expr)
         except UnsupportedError as error:
-            raise UnsupportedError(
-                f"torch's export holds for sizes with '{condition}' alone, which Rabbet "
-                f"cannot check: {error}"
-            ) from error
-        message = f"torch exported the module for sizes with {_told(graph, condition)} alone"
-        graph.check(holds, message)
+            raise _unreadable(told, error) from error
+        symbols = sorted(condition.expr.free_symbols, key=str)
+        sizes = {symbol.name: self._sizes.places[symbol] for symbol in symbols}
+        is_in_plan = _check(graph, condition.expr.xreplace(extents), limited(told, where))
+        return {
+            "told": told, "where": where, "tree": tree, "sizes": sizes,
+            "in_plan": is_in_plan,
+        }  # fmt: skip
+
+    def symbols(self, program: torch.export.ExportedProgram) -> set[sympy.Symbol]:
+        """The program's symbols that conditions read."""
+        extents = self._sizes.extents(program)
+        read_sizes = {size for each in self.all for size in each.expr.free_symbols}
+        return {s for size in read_sizes if size in extents for s in extents[size].free_symbols}
 
 
-def _told(graph: Graph, condition: sympy.Basic) -> str:
-    """The condition with the places of its symbols."""
-    places = {str(symbol): graph.place(symbol) for symbol in condition.free_symbols}
-    return re.sub(r"\w+", lambda found: places.get(found[0], found[0]), str(condition))
+def _check(graph: Graph, expr: sympy.Basic, message: str) -> bool:
+    """Adds a condition to the graph, unless the graph has no exact form for it."""
+    if expr == sympy.true:
+        return True
+    graph.origin = "guard"
+    try:
+        holds = graph.truth(expr)
+    except UnsupportedError:
+        return False
+    graph.check(holds, message)
+    return True
+
+
+def _distinct(conditions: list[Condition]) -> list[Condition]:
+    """One for each expression that sizes decide."""
+    found = {c.expr: c for c in reversed(conditions) if c.expr != sympy.true}
+    return list(reversed(found.values()))
+
+
+def _place(sloc: Any) -> str:
+    """Where torch met a guard, in words."""
+    frame = sloc.framework_loc
+    if sloc.maybe_user_loc:
+        return str(sloc.maybe_user_loc)
+    if frame is None or isinstance(frame, str):
+        return frame or ""
+    return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
 
 
 # ---- Ranges that the caller stated

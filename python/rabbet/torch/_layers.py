@@ -36,15 +36,15 @@ def _grouped_mm(
     experts. Each row gets the matrix of its group."""
     if ends is None or (x.rank, weights.rank) != (2, 3) or bias is not None:
         refuse("grouped products of other forms than rows by a matrix for each group")
-    rows = g.op("Range", g.scalar(0, _INT64), g.scalar(x.shape[0], _INT64),
-                g.scalar(1, _INT64))  # fmt: skip
-    behind = g.op("GreaterOrEqual", g.op("Unsqueeze", rows, g.ints([1])), g.to(ends, _INT64))
-    groups = g.op("ReduceSum", g.cast(behind, _INT64), g.ints([1]), keepdims=0)
-    # Results of rows behind the last group are not defined.
-    groups = g.op("Min", groups, g.scalar(weights.shape[0] - 1, _INT64))
-    own = g.op("Gather", weights, groups, axis=0)
-    product = g.op("MatMul", g.op("Unsqueeze", x, g.ints([1])), own)
-    return g.to(Value.make(g.op("Squeeze", product, g.ints([1])), x.dtype, ()), out.dtype)
+    # The group of a row is how many ends lie at it or before it. Rows behind the last group,
+    # whose results are not defined, are of a group that does not exist.
+    none = g.op("Expand", g.scalar(0, _INT64), g.ints([x.shape[0] + 1]))
+    one = g.op("Expand", g.scalar(1, _INT64), g.ints([weights.shape[0]]))
+    passed = g.op("ScatterElements", none, g.to(ends, _INT64), one, axis=0, reduction="add")
+    passed = g.op("Slice", passed, g.ints([0]), g.ints([x.shape[0]]), g.ints([0]))
+    groups = g.op("CumSum", passed, g.scalar(0, _INT64))
+    made = g.ops("GroupedMatMul", x, groups, weights, count=1, domain="rabbet")[0]
+    return g.to(Value.make(made, x.dtype, ()), out.dtype)
 
 
 @aten("linear.default")
@@ -237,7 +237,7 @@ def _adaptive(count: int, kind: str) -> Any:
         elif [expression(s) for s in sizes] == [expression(e) for e in extents]:
             result = value
         elif any(not isinstance(e, int) for e in extents):
-            if any(not isinstance(size, int) for size in sizes):
+            if any(not isinstance(s, int) and s != e for s, e in zip(sizes, extents, strict=True)):
                 refuse("adaptive pooling of dynamic extents to dynamic ones")
             result = _sliding_windows(g, value, kind, sizes, extents)
         else:
@@ -286,6 +286,8 @@ def _sliding_windows(
     """Windows of dynamic extents. All windows of an axis that share a row of others have
     one size, so that a mean is a mean of means."""
     for axis, (count, extent) in enumerate(zip(sizes, extents, strict=True), 2):
+        if expression(count) == expression(extent):
+            continue
         parts = []
         at, whole = g.ints([axis]), expression(extent)
         for i in range(count):

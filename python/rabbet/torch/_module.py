@@ -13,11 +13,12 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from .._errors import InvalidArgumentError, UnsupportedError
+from .._errors import Error, InvalidArgumentError, UnsupportedError
 from .._model import Model
 from .._profiles import range_of
 from . import _guards
 from ._building import Range, RefusedPartError, bounds, build
+from ._checks import Checks
 from ._complex import Pair
 from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
@@ -56,6 +57,7 @@ class TorchModel:
         self._changes: list[list[Any]] = convention["changes"]
         self._tree = convention["tree"]
         self._result_tree = convention["result_tree"]
+        self._checks = Checks(convention.get("conditions", ()))
         self._checked = [
             (i, leaf[1]) for i, leaf in enumerate(self._leaves) if leaf[0] == "constant"
         ]
@@ -72,8 +74,14 @@ class TorchModel:
             leaves: Sequence[Any] = args
         else:
             leaves = self._flattened(args, kwargs)
+        if self._checks.own:
+            self._checks.before(leaves)
         model = self._runs.model()
-        found = model(*(self._read(leaves, *each) for each in self._inputs))
+        try:
+            found = model(*(self._read(leaves, *each) for each in self._inputs))
+        except Error as error:
+            self._checks.explain(leaves, error)
+            raise
         outputs = found if isinstance(found, tuple) else (found,)
         for kind, which, index in self._changes:
             target = self.buffers[which] if kind == "buffer" else leaves[which]
@@ -252,13 +260,15 @@ class _Program:
     def __init__(
         self,
         program: torch.export.ExportedProgram,
+        conditions: _guards.Conditions,
         stated_least: Mapping[tuple[int, int], int],
         double: bool,
-        guards: Sequence[str] = (),
     ) -> None:
+        """conditions: those of the program before it was decomposed."""
         self.program = program
+        self.conditions = conditions
+        self.in_conditions = conditions.symbols(program)
         self.stated_least = stated_least
-        self.conditions = _guards.conditions(program, guards)
         self.least: dict[Any, int] = {}  # of symbols, as the caller stated it
         self.signature = program.graph_signature
         self.translation = Translation(double)
@@ -341,8 +351,7 @@ class _Program:
     def _is_in_conditions(self, value: torch.Tensor) -> bool:
         """Whether conditions read an extent of the tensor."""
         extents = [e for e in described(value).shape if isinstance(e, sympy.Basic)]
-        symbols = {symbol for extent in extents for symbol in extent.free_symbols}
-        return any(symbols & each.free_symbols for each in self.conditions)
+        return any(self.in_conditions & extent.free_symbols for extent in extents)
 
     def _add_tensor(self, node: Any, kind: str, which: Any) -> None:
         like = described(node.meta["val"])
@@ -370,7 +379,7 @@ class _Program:
 
     def ranges(self) -> dict[Any, Range]:
         """The range of each symbol."""
-        constraints = self.program.range_constraints
+        constraints = self.conditions.ranges
         found = {}
         for symbol, hint in self.symbols.items():
             limits = constraints.get(symbol)
@@ -430,9 +439,9 @@ class _Program:
         for node in nodes:
             self.translation.add(node)
 
-    def add_conditions(self) -> None:
+    def add_conditions(self) -> list[dict[str, Any]]:
         """Runs that the program does not hold for fail."""
-        _guards.write(self.graph, self.conditions)
+        return self.conditions.write(self.graph, self.program)
 
     # ---- Outputs ----
 
@@ -517,17 +526,18 @@ def compile_module(
     with torch.no_grad():
         program = _exported(module, args, kwargs, dynamic_shapes)
         device = options.get("device") or _device_of(program)
-        texts = getattr(program, "_guards_code", None) or ()
+        conditions = _guards.Conditions(program)
         program = program.run_decompositions(decompositions())
+        conditions.specialize()
         least = _guards.stated_least(module, args, kwargs, dynamic_shapes)
-        state = _Program(program, least, bool(options.get("double")), texts)
+        state = _Program(program, conditions, least, bool(options.get("double")))
         kept = {id(tensor) for tensor in _tensors_of(module)}
         state.graph.may_lend = lambda tensor: id(tensor) in kept
         with _explained():
             state.add_inputs()
             state.add_nodes()
             results, changes = state.add_outputs()
-            state.add_conditions()
+            checked = state.add_conditions()
     given = {name: v for name, v in options.items() if name not in _NOT_FOR_TORCH}
     profiles = given.pop("profiles", None)
     ranges = [state.ranges()] if profiles is None else [*map(state.profile, profiles)]
@@ -551,6 +561,7 @@ def compile_module(
         "inputs": state.inputs,
         "results": results,
         "changes": changes,
+        "conditions": checked,
     }
     compiled = TorchModel(model, convention, state.buffers, state.graph.lent.values())
     if save is not None:

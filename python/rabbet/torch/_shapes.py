@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from ._graph import Graph, Value, broadcast, expression, quotient
@@ -41,6 +42,10 @@ def _unsqueeze(g: Graph, out: Any, x: Value, dim: int) -> str:
 @aten("squeeze.default", "squeeze.dim", "squeeze.dims")
 def _squeeze(g: Graph, out: Any, x: Value, dim: Any = None) -> str:
     axes = [] if x.rank == 0 else axes_of(dim, x.rank)
+    for axis in axes:
+        # Torch traces with extents of 2 and more, of which none is removed.
+        if not isinstance(x.shape[axis], int):
+            g.assume(sympy.Ne(x.shape[axis], 1))
     gone = [a for a in axes if isinstance(x.shape[a], int) and x.shape[a] == 1]
     return g.op("Squeeze", x, g.ints(gone)) if gone else x
 

@@ -29,13 +29,16 @@ rabbet_status_t rabbet_moe_check_types(const rabbet_group_t* group,
                                        const rabbet_group_node_t* node) {
   rabbet_dtype_t dtype = group->values[node->inputs[RABBET_MOE_HIDDEN]].dtype;
   rabbet_dtype_t index = group->values[node->inputs[RABBET_MOE_EXPERTS]].dtype;
+  bool is_gated = rabbet_node_input(node, RABBET_MOE_GATE) >= 0 ||
+                  rabbet_node_input(node, RABBET_MOE_UP) >= 0;
   bool fits = index == RABBET_DTYPE_INT32 || index == RABBET_DTYPE_INT64;
   fits = fits && (dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
                   dtype == RABBET_DTYPE_BF16);
   fits = fits && group->values[node->outputs[0]].dtype == dtype;
   for (size_t i = RABBET_MOE_SCORES; i <= RABBET_MOE_DOWN_BIAS; ++i) {
     int32_t value = rabbet_node_input(node, i);
-    bool may_lack = i >= RABBET_MOE_GATE_BIAS;
+    bool may_lack = i >= RABBET_MOE_GATE_BIAS ||
+                    (!is_gated && i >= RABBET_MOE_GATE && i <= RABBET_MOE_UP);
     fits = fits && (value < 0 ? may_lack : group->values[value].dtype == dtype);
   }
   if (fits) return rabbet_ok();

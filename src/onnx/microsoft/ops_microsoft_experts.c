@@ -5,6 +5,7 @@
 // reads the weights of chosen experts alone. Other activations have no layer:
 // all experts are computed, and the weights of those not chosen are 0.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/view.h"
@@ -424,7 +425,35 @@ static void onnx_import_quantized_experts(rabbet_onnx_node_t* node) {
   onnx_experts_finish(node, &e, rabbet_onnx_input(node, QMOE_ROUTER_WEIGHTS));
 }
 
+// ---- Grouped products ------------------------------------------------------
+
+// Rows [rows, k], the matrix of each row [rows], matrices [groups, k, n]. A row
+// of a matrix that does not exist becomes 0. The layer is that of experts which
+// have their last product alone.
+static void onnx_import_grouped_product(rabbet_onnx_node_t* node) {
+  static const int ranks[] = {2, 1, 3};
+  static const char* const names[] = {"rows", "groups", "matrices"};
+  rabbet_tensor_t* in[3];
+  for (size_t i = 0; i < 3; ++i) {
+    in[i] = rabbet_onnx_required(node, i);
+    char told[48];
+    snprintf(told, sizeof(told), "input %zu ('%s')", i, names[i]);
+    rabbet_onnx_check_rank(node, told, in[i], ranks[i]);
+  }
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_index_t one_each[] = {rabbet_onnx_extent(node, in[0], 0),
+                                    rabbet_onnx_index(1)};
+  rabbet_tensor_t* scores = rabbet_onnx_spread(
+      node, rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, in[0]), 2, 1),
+      one_each, 2);
+  rabbet_tensor_t* inputs[] = {
+      in[0], rabbet_onnx_unsqueeze(node, in[1], 1u << 1, 2), scores, NULL, NULL,
+      in[2]};
+  node->outputs[0] = rabbet_onnx_layer(node, "moe", inputs, 6, NULL, 0);
+}
+
 RABBET_ONNX_OPERATORS(microsoft_experts) = {
+    RABBET_ONNX_RUNTIME_OP("rabbet", GroupedMatMul, grouped_product, ""),
     RABBET_ONNX_RUNTIME_OP("com.microsoft", MoE, experts, ""),
     RABBET_ONNX_RUNTIME_OP("com.microsoft", QMoE, quantized_experts, ""),
     {0},

@@ -4,6 +4,8 @@
 //
 //   expert(x) = (act(x gate + gate_bias) * (x up + up_bias + beta)) down
 //               + down_bias
+// Without gate and up, expert(x) = x down + down_bias: products of rows with
+// one of several matrices each.
 // The gate is clamped to at most `limit`, the other factor to [-limit, limit].
 // SILU is x sigmoid(alpha x). Indices without an expert add nothing. Sums are
 // FLOAT.
@@ -60,19 +62,35 @@ static bool moe_has(const rabbet_op_infer_t* infer, size_t input) {
   return input < infer->input_count && infer->inputs[input].present;
 }
 
+// Whether experts have other products than the last one.
+static bool moe_is_gated(const rabbet_op_infer_t* infer) {
+  return moe_has(infer, RABBET_MOE_GATE) || moe_has(infer, RABBET_MOE_UP) ||
+         !moe_has(infer, RABBET_MOE_DOWN);
+}
+
 static rabbet_status_t moe_check_inputs(const rabbet_op_infer_t* infer) {
   bool quantizes =
       RABBET_OP_INT(infer, "quantization_to_type") != RABBET_DTYPE_FLOAT;
+  bool is_gated = moe_is_gated(infer);
   size_t biases = 0;
   for (size_t i = RABBET_MOE_GATE_BIAS; i <= RABBET_MOE_DOWN_BIAS; ++i)
     biases += moe_has(infer, i);
-  for (size_t i = RABBET_MOE_GATE; i <= RABBET_MOE_DOWN; ++i)
+  for (size_t i = is_gated ? RABBET_MOE_GATE : RABBET_MOE_DOWN;
+       i <= RABBET_MOE_DOWN; ++i)
     if (!moe_has(infer, i))
       return RABBET_OP_INVALID(
           "input %zu ('%s') is missing: the experts have no weights "
           "(set_gated_weights)",
           i, infer->op->inputs[i].name);
-  if (biases != 0 && biases != 3)
+  if (!is_gated && biases != (size_t)moe_has(infer, RABBET_MOE_DOWN_BIAS))
+    return RABBET_OP_INVALID(
+        "fc_gate_biases or fc_up_biases are given for experts without the "
+        "weights of gate and up");
+  if (!is_gated && quantizes)
+    return RABBET_OP_INVALID(
+        "quantization_to_type is given for experts without the weights of gate "
+        "and up, whose product would be quantized");
+  if (is_gated && biases != 0 && biases != 3)
     return RABBET_OP_INVALID(
         "%zu of 3 biases are given; expected fc_gate_biases, fc_up_biases and "
         "fc_down_biases, or none",
@@ -111,13 +129,15 @@ static const char* const moe_shapes[RABBET_MOE_INPUTS] = {
 static rabbet_status_t moe_invalid(const rabbet_op_infer_t* infer, size_t input,
                                    const char* why) {
   char a[RABBET_OP_TEXT], b[RABBET_OP_TEXT], c[RABBET_OP_TEXT];
+  size_t first = moe_is_gated(infer) ? RABBET_MOE_GATE : RABBET_MOE_DOWN;
   return RABBET_OP_INVALID(
       "input %zu ('%s') has shape %s; %s, where 'hidden_states' has shape %s "
-      "and 'fc_gate_weights' %s",
+      "and '%s' %s",
       input, infer->op->inputs[input].name,
       rabbet_op_shape_text(infer, &infer->inputs[input].shape, a), why,
       rabbet_op_shape_text(infer, &infer->inputs[RABBET_MOE_HIDDEN].shape, b),
-      rabbet_op_shape_text(infer, &infer->inputs[RABBET_MOE_GATE].shape, c));
+      infer->op->inputs[first].name,
+      rabbet_op_shape_text(infer, &infer->inputs[first].shape, c));
 }
 
 // Dimensions that are known so far, by letter.
@@ -138,7 +158,8 @@ static bool moe_fits(const rabbet_op_infer_t* infer, moe_letters_t* letters,
                      size_t input) {
   const rabbet_shape_t* hidden = &infer->inputs[RABBET_MOE_HIDDEN].shape;
   const rabbet_shape_t* shape = &infer->inputs[input].shape;
-  const char* wanted = moe_shapes[input];
+  bool is_row = input == RABBET_MOE_HIDDEN && !moe_is_gated(infer);
+  const char* wanted = is_row ? "ti" : moe_shapes[input];
   rabbet_expr_t ignored = RABBET_EXPR_NONE;
   int32_t at = 0, tokens = hidden->rank - 1;
   if (input == RABBET_MOE_SCALE)
@@ -214,6 +235,7 @@ static rabbet_status_t moe_infer_shapes(const rabbet_op_infer_t* infer) {
       return moe_invalid(infer, i, expected[i]);
   }
   infer->outputs[0].shape = *hidden;
+  infer->outputs[0].shape.d[hidden->rank - 1] = letters.dims['h'];
   return moe_check_blocks(infer);
 }
 
@@ -239,23 +261,25 @@ rabbet_status_t rabbet_moe_resolve(
   const rabbet_dims_t* x = dims[RABBET_MOE_HIDDEN];
   const rabbet_dims_t* chosen = dims[RABBET_MOE_EXPERTS];
   const rabbet_dims_t* scores = dims[RABBET_MOE_SCORES];
-  const rabbet_dims_t* gate = dims[RABBET_MOE_GATE];
+  const rabbet_dims_t* down = dims[RABBET_MOE_DOWN];
   rabbet_moe_sizes_t* s = out_sizes;
   *s = (rabbet_moe_sizes_t){0};
+  bool is_gated = dims[RABBET_MOE_GATE] != NULL;
   bool fits = x->rank > 1 && chosen->rank == x->rank &&
-              scores->rank == x->rank && gate->rank == 3;
+              scores->rank == x->rank && down->rank == 3;
   for (int32_t i = 0; fits && i < x->rank; ++i)
     fits = chosen->d[i] == scores->d[i] &&
            (i + 1 == x->rank || chosen->d[i] == x->d[i]);
   if (fits)
     *s = (rabbet_moe_sizes_t){.tokens = moe_tokens(x),
                               .chosen = chosen->d[chosen->rank - 1],
-                              .experts = gate->d[0],
-                              .hidden = gate->d[1],
-                              .inner = gate->d[2]};
-  fits = fits && x->d[x->rank - 1] == s->hidden &&
+                              .experts = down->d[0],
+                              .hidden = down->d[2],
+                              .inner = down->d[1],
+                              .is_gated = is_gated};
+  fits = fits && x->d[x->rank - 1] == rabbet_moe_width(s) &&
+         moe_is(dims[RABBET_MOE_GATE], s->experts, s->hidden, s->inner) &&
          moe_is(dims[RABBET_MOE_UP], s->experts, s->hidden, s->inner) &&
-         moe_is(dims[RABBET_MOE_DOWN], s->experts, s->inner, s->hidden) &&
          moe_is(dims[RABBET_MOE_GATE_BIAS], s->experts, s->inner, -1) &&
          moe_is(dims[RABBET_MOE_UP_BIAS], s->experts, s->inner, -1) &&
          moe_is(dims[RABBET_MOE_DOWN_BIAS], s->experts, s->hidden, -1);
@@ -267,7 +291,7 @@ rabbet_status_t rabbet_moe_resolve(
       "(or biases, scores) do not fit each other",
       rabbet_dims_print(x, a, sizeof(a)),
       rabbet_dims_print(chosen, b, sizeof(b)),
-      rabbet_dims_print(gate, c, sizeof(c)));
+      rabbet_dims_print(down, c, sizeof(c)));
 }
 
 // ---- Reference -------------------------------------------------------------
@@ -324,9 +348,11 @@ static double moe_product(const moe_call_t* call, size_t weights,
 static void moe_expert(const moe_call_t* call, int64_t token, int64_t expert,
                        double score, float* x) {
   const rabbet_moe_sizes_t* s = &call->sizes;
-  for (int64_t k = 0; k < s->hidden; ++k)
-    x[k] = (float)moe_at(call, RABBET_MOE_HIDDEN, token * s->hidden + k);
-  for (int64_t i = 0; i < s->inner; ++i) {
+  int64_t width = rabbet_moe_width(s);
+  float* first = s->is_gated ? x : call->row;
+  for (int64_t k = 0; k < width; ++k)
+    first[k] = (float)moe_at(call, RABBET_MOE_HIDDEN, token * width + k);
+  for (int64_t i = 0; i < s->inner && s->is_gated; ++i) {
     int64_t at = expert * s->inner + i;
     double gate =
         moe_product(call, RABBET_MOE_GATE, expert, s->inner, i, x, s->hidden) +
@@ -413,8 +439,8 @@ static double moe_cost(const rabbet_op_eval_t* eval) {
   rabbet_status_ignore(status);
   if (!known) return rabbet_cost_elements(eval);
   return rabbet_cost_elements(eval) +
-         3.0 * (double)sizes.tokens * (double)sizes.chosen *
-             (double)sizes.hidden * (double)sizes.inner;
+         (sizes.is_gated ? 3.0 : 1.0) * (double)sizes.tokens *
+             (double)sizes.chosen * (double)sizes.hidden * (double)sizes.inner;
 }
 
 static const rabbet_op_operand_t moe_inputs[] = {

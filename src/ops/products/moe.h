@@ -20,10 +20,18 @@ enum {
 };
 
 // hidden [tokens, hidden], experts and scores [tokens, chosen], weights
-// [experts, hidden, inner] and [experts, inner, hidden].
+// [experts, hidden, inner] and [experts, inner, hidden]. Without the weights of
+// gate and up, which are given both or not at all, an expert is its last
+// product: the tokens have `inner` elements, the results `hidden`.
 typedef struct rabbet_moe_sizes_t {
   int64_t tokens, chosen, experts, hidden, inner;
+  bool is_gated;
 } rabbet_moe_sizes_t;
+
+// Elements of a token.
+static inline int64_t rabbet_moe_width(const rabbet_moe_sizes_t* sizes) {
+  return sizes->is_gated ? sizes->hidden : sizes->inner;
+}
 
 // Quantization of the first products' result before the last product.
 typedef struct rabbet_moe_quantization_t {

@@ -68,6 +68,39 @@ def test_reference(shape: Any, biased: bool) -> None:
     check(given, expected(*given))
 
 
+@pytest.mark.parametrize("biased", [False, True])
+def test_experts_of_one_product(biased: bool) -> None:
+    """Without gate and up, rows of `inner` elements."""
+    _, chosen, scores = tokens(7)
+    x, down = random(7, INNER), random(EXPERTS, INNER, HIDDEN, seed=3)
+    bias = [random(EXPERTS, HIDDEN, seed=4)] if biased else []
+    chosen[2, 0] = EXPERTS  # which does not exist
+    products = np.einsum("ti,eih->teh", x, down) + (bias[0] if biased else 0)
+    wanted = np.zeros((7, HIDDEN))
+    for token, place in np.ndindex(*chosen.shape):
+        if chosen[token, place] < EXPERTS:
+            wanted[token] += scores[token, place] * products[token, chosen[token, place]]
+    check([x, chosen, scores, None, None, down, *([None, None] if bias else []), *bias], wanted)
+
+
+def test_experts_of_one_product_have_no_other_parts() -> None:
+    _, chosen, scores = tokens(7)
+    x, down = random(7, INNER), random(EXPERTS, INNER, HIDDEN, seed=3)
+    given = [x, chosen, scores, None, None, down]
+    gate = random(EXPERTS, HIDDEN, INNER)
+    for wrong, message in [
+        ([random(7, HIDDEN), *given[1:]], r"'fc_down_weights'\).*\[experts, inner"),
+        ([*given, random(EXPERTS, INNER)], "without the weights of gate and up"),
+        ([*given[:3], gate, None, down], r"'fc_up_weights'\) is missing"),
+        ([*given[:5], None], r"'fc_gate_weights'\) is missing"),
+    ]:
+        with pytest.raises(OpError, match=message):
+            evaluate("moe", *wrong)
+    with pytest.raises(OpError, match="whose product would be quantized"):
+        evaluate("moe", *given, None, None, None, np.ones((), np.float32),
+                 quantization_to_type="INT8")
+
+
 def test_reference_parameters() -> None:
     given = [*tokens(2, 3), *weights(biased=True)]
     params = {"limit": 0.5, "alpha": 1.702, "beta": 1.0}

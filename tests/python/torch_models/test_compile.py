@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -290,77 +289,6 @@ def test_sizes_of_ranges_with_float_steps() -> None:
             assert torch.equal(found, expected)
 
 
-class Sides(torch.nn.Module):
-    """Each kind of sizes has a side of its own; `other` is read by the condition alone."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.kind = kind
-
-    def forward(self, x: Any, other: Any) -> Any:
-        holds = {
-            "remainder": lambda: x.shape[0] % 2 == 0,
-            "product": lambda: x.shape[0] * x.shape[1] > 20,
-            "not": lambda: x.shape[0] != 7,
-            "other": lambda: other.shape[0] > 2 * x.shape[0],
-            "both": lambda: x.shape[0] > other.shape[0] or x.shape[1] // 2 == 1,
-        }
-        return x * 2 if holds[self.kind]() else x * 3
-
-
-AUTO = ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO})
-
-
-@functools.cache
-def exported_sides(kind: str) -> Any:
-    """The program, and its export's side as a module that checks sizes."""
-    args = torch.randn(6, 4), torch.randn(13)
-    program = torch.export.export(Sides(kind), args, dynamic_shapes=AUTO)
-    return program, program.module()
-
-
-@pytest.mark.parametrize("kind", ["remainder", "product", "not", "other", "both"])
-@pytest.mark.parametrize("given", ["module", "exported", "loaded"])
-def test_sizes_that_the_export_does_not_hold_for(kind: str, given: str, tmp_path: Any) -> None:
-    """The export has one side of the module's ifs; torch's own program refuses the others."""
-    module, args = Sides(kind), (torch.randn(6, 4), torch.randn(13))
-    program, checked = exported_sides(kind)
-    if given == "module":
-        model = trt.compile(
-            module, args, dynamic_shapes=AUTO, device="cpu", optimization_level=0
-        )
-    else:
-        if given == "loaded":  # which has its guards as text alone
-            torch.export.save(program, tmp_path / "program.pt2")
-            program = torch.export.load(tmp_path / "program.pt2")
-        model = trt.compile(program, device="cpu", optimization_level=0)
-    refused = 0
-    for rows, columns, others in [(6, 4, 13), (7, 4, 19), (8, 2, 30), (5, 3, 3), (4, 8, 9)]:
-        sizes = torch.randn(rows, columns), torch.randn(others)
-        try:
-            expected = checked(*sizes)
-        except AssertionError:
-            refused += 1
-            with pytest.raises(trt.Error, match=r"exported the module for|profile 0 allows"):
-                model(*sizes)
-        else:
-            assert torch.equal(model(*sizes), expected)
-            assert torch.equal(expected, module(*sizes))
-    assert 0 < refused < 5
-
-
-def test_saved_models_keep_what_the_export_holds_for(tmp_path: Any) -> None:
-    args = torch.randn(6, 4), torch.randn(3)
-    auto = torch.export.Dim.AUTO
-    model = trt.compile(
-        Sides("remainder"), args, dynamic_shapes=({0: auto}, None), device="cpu",
-        optimization_level=0, save=tmp_path / "sides.plan",
-    )  # fmt: skip
-    for each in (model, trt.load(tmp_path / "sides.plan", device="cpu")):
-        with pytest.raises(trt.Error, match=r"x\.shape\[0\]"):
-            each(torch.randn(5, 4), args[1])
-
-
 class Named(torch.nn.Module):
     def forward(self, x: Any, *rest: Any, scale: Any, pair: Any) -> Any:
         return x.relu() * scale + pair["b"][0].sum() + rest[0].sum()
@@ -426,6 +354,59 @@ def test_products_of_experts(path: str) -> None:
             x, experts = torch.randn(rows, 16), torch.randint(0, 5, (rows,))
             for found, expected in zip(model(x, experts), net(x, experts), strict=True):
                 torch.testing.assert_close(found, expected, rtol=2e-2, atol=5e-2)
+
+
+class Grouped(torch.nn.Module):
+    def __init__(self, groups: int, k: int, n: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.weights = torch.nn.Parameter(torch.randn(groups, k, n).bfloat16())
+
+    def forward(self, x: Any, ends: Any) -> Any:
+        return torch._grouped_mm(x, self.weights, offs=ends)
+
+
+def grouped(rows: Any, groups: int, k: int, n: int) -> tuple[Any, Any]:
+    """A compiled grouped product, and the module."""
+    net, dim = Grouped(groups, k, n), torch.export.Dim("rows", min=1, max=rows)
+    ends = torch.arange(1, groups + 1, dtype=torch.int32) * 16 // groups
+    args = torch.randn(16, k).bfloat16(), ends
+    model = trt.compile(
+        net, args, dynamic_shapes=({0: dim}, None), device="cpu", optimization_level=0
+    )
+    return model, net
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [(2, 2, 7, 9, 12), (0, 0, 12, 12, 12), (12, 12, 12, 12, 12), (0, 0, 0, 0, 40), (1, 2, 3, 4, 5)],
+    ids=str,
+)
+def test_grouped_products(ends: Any) -> None:
+    """Groups of many rows, of few and of none."""
+    model, net = grouped(64, 5, 16, 24)
+    args = torch.randn(ends[-1], 16).bfloat16(), torch.tensor(ends, dtype=torch.int32)
+    with torch.no_grad():
+        torch.testing.assert_close(model(*args), net(*args), rtol=2e-2, atol=5e-2)
+
+
+def test_rows_behind_the_last_group_read_no_memory() -> None:
+    model, net = grouped(64, 5, 16, 24)
+    x, ends = torch.randn(9, 16).bfloat16(), torch.tensor([2, 2, 3, 5, 5], dtype=torch.int32)
+    with torch.no_grad():
+        found, expected = model(x, ends), net(x[:5], ends)
+    torch.testing.assert_close(found[:5], expected, rtol=2e-2, atol=5e-2)
+    assert torch.equal(found[5:], torch.zeros(4, 24).bfloat16())
+
+
+def test_memory_of_grouped_products_is_that_of_rows() -> None:
+    """A matrix for each row would be rows * k * n elements, 256 MiB."""
+    rows, groups, k, n = 8192, 4, 128, 128
+    model, _ = grouped(rows, groups, k, n)
+    held = model.model.engine.device_memory_size_v2
+    kept = 4096 * (k + n) * 4  # in FLOAT, of the rows that are computed at once
+    counts = 6 * rows * 8  # INT64 numbers of a row
+    assert 0 < held <= kept + counts + 2 * rows * (k + n) * 2
 
 
 class Bins(torch.nn.Module):

@@ -40,12 +40,14 @@ static rabbet_status_t moe_lay_out(cpu_moe_state_t* state, const char* layer,
   state->step = rabbet_min_i64(state->step, rabbet_max_i64(s->tokens, 1));
   p = state->pairs = state->step * s->chosen;
   int64_t own = state->dtype == RABBET_DTYPE_FLOAT ? 0 : state->step;
+  int64_t inner_rows = s->is_gated ? p : 0;
   bool fits =
-      rabbet_moe_reserve(64, own, s->hidden, sizeof(float), &total,
+      rabbet_moe_reserve(64, own, rabbet_moe_width(s), sizeof(float), &total,
                          &state->x) &&
-      rabbet_moe_reserve(64, p, s->inner, sizeof(float), &total,
+      rabbet_moe_reserve(64, inner_rows, s->inner, sizeof(float), &total,
                          &state->gate) &&
-      rabbet_moe_reserve(64, p, s->inner, sizeof(float), &total, &state->up) &&
+      rabbet_moe_reserve(64, inner_rows, s->inner, sizeof(float), &total,
+                         &state->up) &&
       rabbet_moe_reserve(64, p, s->hidden, sizeof(float), &total,
                          &state->down) &&
       rabbet_moe_reserve(64, p, 1, sizeof(int64_t), &total, &state->order) &&
@@ -96,7 +98,7 @@ typedef struct moe_call_t {
   int64_t first;   // token
   int64_t tokens;  // of this part
   float scale;     // for quantization
-  const float* x;  // [tokens][hidden]
+  const float* x;  // [tokens][hidden], or [inner] without a gate
   float *gate, *up, *down;
   int64_t* order;   // pairs by expert
   int64_t* place;   // of a pair in that order; -1: its expert does not exist
@@ -242,7 +244,8 @@ static void moe_down_part(void* context, int64_t begin, int64_t end) {
                               .weights = RABBET_MOE_DOWN,
                               .count = s->inner,
                               .width = s->hidden,
-                              .x = call->gate,
+                              .x = s->is_gated ? call->gate : call->x,
+                              .by_token = !s->is_gated,
                               .sums = call->down};
   for (int64_t i = begin; i < end; ++i) {
     int64_t expert = i / tiles, column = i % tiles * COLUMNS;
@@ -302,8 +305,9 @@ static void moe_run(moe_call_t* call) {
   int64_t rows = rabbet_max_i64(
       1, pairs / rabbet_max_i64(1, rabbet_min_i64(pairs, s->experts)));
   int64_t work = rabbet_max_i64(1, s->hidden * COLUMNS * rows);
-  rabbet_cpu_parallel(s->experts * rabbet_ceildiv(s->inner, (int64_t)COLUMNS),
-                      rabbet_ceildiv(grain, work), moe_inner_part, call);
+  if (s->is_gated)
+    rabbet_cpu_parallel(s->experts * rabbet_ceildiv(s->inner, (int64_t)COLUMNS),
+                        rabbet_ceildiv(grain, work), moe_inner_part, call);
   if (state->attrs.quantization.to != RABBET_DTYPE_FLOAT)
     rabbet_cpu_parallel(pairs,
                         rabbet_ceildiv(grain / 8, rabbet_max_i64(1, s->inner)),
@@ -321,10 +325,11 @@ static void moe_begin(moe_call_t* call, char* workspace) {
   const cpu_moe_state_t* state = call->state;
   const rabbet_moe_sizes_t* s = &state->sizes;
   rabbet_convert_fn_t convert = call->vectors->to_float[state->dtype];
+  int64_t width = rabbet_moe_width(s);
   const char* from =
-      call->in[RABBET_MOE_HIDDEN] + call->first * s->hidden * call->size;
+      call->in[RABBET_MOE_HIDDEN] + call->first * width * call->size;
   call->x = (const float*)(const void*)(convert ? workspace + state->x : from);
-  int64_t count = convert ? call->tokens * s->hidden : 0;
+  int64_t count = convert ? call->tokens * width : 0;
   for (int64_t i = 0; i < count; i += RABBET_LANES)
     convert(from + i * call->size, (float*)(void*)(workspace + state->x) + i,
             rabbet_min_i64(RABBET_LANES, count - i));

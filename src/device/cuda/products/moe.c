@@ -131,8 +131,8 @@ static rabbet_status_t moe_lay_out(const cuda_moe_kernel_t* kernel,
                                  &total, &state->starts) &&
               rabbet_moe_reserve(256, s->experts + 1, 1, sizeof(int32_t),
                                  &total, &state->tiles) &&
-              rabbet_moe_reserve(256, pairs, s->inner, (size_t)kernel->size,
-                                 &total, &state->inner) &&
+              rabbet_moe_reserve(256, s->is_gated ? pairs : 0, s->inner,
+                                 (size_t)kernel->size, &total, &state->inner) &&
               rabbet_moe_reserve(256, pairs, s->hidden, sizeof(float), &total,
                                  &state->results);
   *out_workspace = total;
@@ -160,6 +160,7 @@ static void moe_set(const cuda_moe_kernel_t* kernel, cuda_moe_state_t* state) {
       (moe_t){.pairs = pairs,
               .hidden = s->hidden,
               .inner = s->inner,
+              .is_gated = s->is_gated,
               .chosen = rabbet_cuda_divisor(chosen),
               .experts = (int32_t)rabbet_min_i64(s->experts, UINT16_MAX),
               .rows = pairs < busy * (MANY_ROWS / 2) ? FEW_ROWS : MANY_ROWS,
@@ -237,10 +238,11 @@ static rabbet_status_t moe_run(moe_call_t* call) {
                  &hidden,
                  p};
   RABBET_RETURN_IF_ERROR(moe_launch(call, SORT, 1, 1, MOE_SORT_THREADS, sort));
-  RABBET_RETURN_IF_ERROR(
-      moe_launch(call, few ? INNER_FEW : INNER_MANY,
-                 rabbet_ceildiv(p->inner, (int64_t)MOE_COLUMNS), tiles,
-                 MOE_THREADS, inner));
+  if (p->is_gated)
+    RABBET_RETURN_IF_ERROR(
+        moe_launch(call, few ? INNER_FEW : INNER_MANY,
+                   rabbet_ceildiv(p->inner, (int64_t)MOE_COLUMNS), tiles,
+                   MOE_THREADS, inner));
   if (call->kernel->rounds)
     RABBET_RETURN_IF_ERROR(moe_launch(
         call, ROUND,
@@ -276,11 +278,12 @@ static rabbet_status_t cuda_moe_enqueue(rabbet_kernel_t* base,
     in[i] = rabbet_node_input_at(node, call, i);
   for (int64_t first = 0; first < s->tokens; first += state->step) {
     int64_t pair = first * s->chosen, at = first * s->hidden * kernel->size;
+    int64_t row = first * rabbet_moe_width(s) * kernel->size;
     moe_call_t run = {
         .kernel = kernel,
         .stream = call->stream,
         .p = state->parameters,
-        .in = {.hidden = in[RABBET_MOE_HIDDEN] + at,
+        .in = {.hidden = in[RABBET_MOE_HIDDEN] + row,
                .experts = in[RABBET_MOE_EXPERTS] + pair * index,
                .scores = in[RABBET_MOE_SCORES] + pair * kernel->size,
                .gate = in[RABBET_MOE_GATE],

@@ -381,7 +381,11 @@ DEVICE void down_products(const moe_inputs_t& in, const moe_order_t& order,
   if (tile.expert < 0) return;
   for (int r = threadIdx.x; r < ROWS; r += MOE_THREADS) {
     int32_t place = tile.first + r;
-    rows[r] = place < tile.end ? inner + place * p.inner : (const T*)0;
+    const T* from = inner + place * p.inner;
+    if (!p.is_gated && place < tile.end)
+      from = (const T*)in.hidden +
+             divide((int64_t)order.order[place], p.chosen) * p.inner;
+    rows[r] = place < tile.end ? from : (const T*)0;
   }
   __syncthreads();
   int64_t column = (int64_t)blockIdx.x * MOE_COLUMNS;

@@ -11,6 +11,7 @@
 typedef struct moe_t {
   int64_t pairs;  // pairs of a token and an expert
   int64_t hidden, inner;
+  int32_t is_gated;  // 0: the tokens have `inner` elements, the last factor
   divisor_t chosen;  // experts of a token
   int32_t experts;
   int32_t rows;     // of a tile of results
