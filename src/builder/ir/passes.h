@@ -146,16 +146,16 @@ typedef enum rabbet_heads_layout_t {
   RABBET_HEADS_OUTER,   // [batch, count, steps, width]
 } rabbet_heads_layout_t;
 
-// Whether there is always one step, so that transposes of heads are views.
-RABBET_PRIVATE_API bool rabbet_ir_has_one_step(const rabbet_ir_t* ir,
-                                               const rabbet_heads_t* heads);
+// Whether transposes of heads are views: there is one head, or always one step.
+RABBET_PRIVATE_API bool rabbet_ir_heads_are_views(const rabbet_ir_t* ir,
+                                                  const rabbet_heads_t* heads);
 // Whether the value has the shape of these heads in this layout.
 RABBET_PRIVATE_API bool rabbet_ir_has_heads(const rabbet_ir_t* ir,
                                             const rabbet_ir_value_t* value,
                                             const rabbet_heads_t* heads,
                                             rabbet_heads_layout_t layout);
-// The layout with the value's shape. OUTER if several have it, which then are
-// the same memory only where there is one step or one head.
+// The layout with the value's shape. OUTER if several have it, which are the
+// same memory only if rabbet_ir_heads_are_views.
 RABBET_PRIVATE_API rabbet_heads_layout_t
 rabbet_ir_heads_layout(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                        const rabbet_heads_t* heads);
@@ -164,8 +164,8 @@ RABBET_PRIVATE_API bool rabbet_ir_swaps_heads(const int64_t* perm,
                                               size_t count);
 // The value before shuffles that lead to `value`, which has *layout, from
 // another layout; the result's layout then is in *layout. Nothing else reads
-// what is between. Where there is one step, all views count, and the layout is
-// that of the result's shape.
+// what is between. If rabbet_ir_heads_are_views, all views count, and the
+// layout is that of the result's shape.
 RABBET_PRIVATE_API rabbet_ir_value_t* rabbet_ir_heads_origin(
     const rabbet_ir_t* ir, rabbet_ir_value_t* value,
     const rabbet_heads_t* heads, rabbet_heads_layout_t* layout);

@@ -8,6 +8,7 @@
 // products that are joined. Rotated keys, or values, that others than their
 // cache read stay as they are: the new layer gives only caches.
 #include <assert.h>
+#include <string.h>
 
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
@@ -176,10 +177,29 @@ static bool cached_find_values(const rabbet_ir_t* ir,
   return true;
 }
 
-static bool cached_tables_agree(const cached_table_t a[TABLES],
+// Whether constants are one table, with the middle axes swapped or not: those
+// of a rotation whose transpose simplification moves are another constant.
+static bool cached_constants_agree(const rabbet_ir_t* ir,
+                                   const rabbet_ir_value_t* a,
+                                   const rabbet_ir_value_t* b) {
+  rabbet_dims_t x = rabbet_ir_dims(ir, a), y = rabbet_ir_dims(ir, b);
+  if (!a->constant || !b->constant || a->is_deferred || b->is_deferred ||
+      a->dtype != b->dtype || x.d[0] != y.d[0] ||
+      x.d[1] * x.d[2] != y.d[1] * y.d[2] || x.d[3] != y.d[3])
+    return false;
+  assert((x.d[1] == 1 || x.d[2] == 1) && (y.d[1] == 1 || y.d[2] == 1));
+  return memcmp(a->constant, b->constant,
+                (size_t)rabbet_ir_count(ir, a) *
+                    (rabbet_dtype_bits(a->dtype) / 8)) == 0;
+}
+
+static bool cached_tables_agree(const rabbet_ir_t* ir,
+                                const cached_table_t a[TABLES],
                                 const cached_table_t b[TABLES]) {
   for (size_t i = 0; i < TABLES; ++i)
-    if (a[i].value != b[i].value || a[i].swapped != b[i].swapped) return false;
+    if ((a[i].value != b[i].value || a[i].swapped != b[i].swapped) &&
+        !cached_constants_agree(ir, a[i].value, b[i].value))
+      return false;
   return true;
 }
 
@@ -198,7 +218,7 @@ static bool cached_find_queries(const rabbet_ir_t* ir,
       dims.rank == 4 ? dims.d[layout == RABBET_HEADS_OUTER ? 1 : 2] : -1;
   if (heads.count <= 0 ||
       !cached_is_rotation(ir, turn, &heads, layout, tables) ||
-      !cached_tables_agree(tables, out->tables))
+      !cached_tables_agree(ir, tables, out->tables))
     return false;
   rabbet_ir_value_t* source = cached_source(ir, x, &heads, layout);
   if (!source || cached_root(ir, source) != root) return false;
@@ -280,22 +300,26 @@ static const char* cached_transpose(const rabbet_ir_t* ir,
              : NULL;
 }
 
+static bool cached_all_transpose(const rabbet_ir_t* ir,
+                                 const rabbet_ir_value_t* queries) {
+  int32_t left = queries->uses;
+  for (size_t i = 0; left > 0 && i < ir->nodes.count; ++i) {
+    const rabbet_ir_node_t* node = ir->nodes.data[i];
+    left -=
+        rabbet_ir_input(ir, node, 0) == queries && cached_transpose(ir, node);
+  }
+  return left == 0 && queries->output < 0;
+}
+
 // Whether the layer's queries [batch, heads, steps, width] can be what is read
 // of the rotated ones: these have that layout, or one that is a view of it, or
 // all readers transpose them.
 static bool cached_serves_queries(const rabbet_ir_t* ir,
                                   const cached_t* found) {
-  const rabbet_ir_value_t* old =
-      rabbet_ir_output(ir, found->rotations[QUERIES], 0);
-  if (found->layout == RABBET_HEADS_OUTER ||
-      rabbet_ir_has_one_step(ir, &found->heads[QUERIES]))
-    return true;
-  int32_t left = old->uses;
-  for (size_t i = 0; left > 0 && i < ir->nodes.count; ++i) {
-    const rabbet_ir_node_t* node = ir->nodes.data[i];
-    left -= rabbet_ir_input(ir, node, 0) == old && cached_transpose(ir, node);
-  }
-  return left == 0 && old->output < 0;
+  return found->layout == RABBET_HEADS_OUTER ||
+         rabbet_ir_heads_are_views(ir, &found->heads[QUERIES]) ||
+         cached_all_transpose(
+             ir, rabbet_ir_output(ir, found->rotations[QUERIES], 0));
 }
 
 // Readers that transpose rotated queries read those of the layer as they are.
@@ -326,7 +350,7 @@ static rabbet_status_t cached_give_queries(rabbet_build_t* build,
   rabbet_ir_value_t* old = rabbet_ir_output(ir, turn, 0);
   rabbet_ir_node_t* view = NULL;
   if (found->layout == RABBET_HEADS_INNER) {
-    if (!rabbet_ir_has_one_step(ir, &found->heads[QUERIES]))
+    if (cached_all_transpose(ir, old))
       return cached_drop_transposes(build, old, queries);
     RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
         build, before, turn->name, queries->id, perm, 4, &view));

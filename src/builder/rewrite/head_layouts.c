@@ -5,10 +5,12 @@
 
 #include "builder/ir/passes.h"
 
-bool rabbet_ir_has_one_step(const rabbet_ir_t* ir,
-                            const rabbet_heads_t* heads) {
+bool rabbet_ir_heads_are_views(const rabbet_ir_t* ir,
+                               const rabbet_heads_t* heads) {
   int64_t steps = 0;
-  return rabbet_expr_is_constant(ir->graph, heads->steps, &steps) && steps == 1;
+  return heads->count == 1 ||
+         (rabbet_expr_is_constant(ir->graph, heads->steps, &steps) &&
+          steps == 1);
 }
 
 bool rabbet_ir_has_heads(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
@@ -84,17 +86,17 @@ rabbet_ir_value_t* rabbet_ir_heads_origin(const rabbet_ir_t* ir,
                                           rabbet_ir_value_t* value,
                                           const rabbet_heads_t* heads,
                                           rabbet_heads_layout_t* layout) {
-  bool single = rabbet_ir_has_one_step(ir, heads);
+  bool views = rabbet_ir_heads_are_views(ir, heads);
   rabbet_ir_node_t* shuffle = NULL;
-  assert(single || rabbet_ir_has_heads(ir, value, heads, *layout));
+  assert(views || rabbet_ir_has_heads(ir, value, heads, *layout));
   while ((shuffle = rabbet_ir_sole_producer(ir, value, RABBET_OP_SHUFFLE)) !=
          NULL) {
     rabbet_ir_value_t* input = rabbet_ir_input(ir, shuffle, 0);
     rabbet_heads_layout_t from =
-        single ? rabbet_ir_heads_layout(ir, input, heads)
-               : heads_before(ir, shuffle, heads, *layout);
-    // Views of one step may pass other shapes.
-    if (single ? !rabbet_ir_is_view(ir, shuffle) : from == RABBET_HEADS_UNKNOWN)
+        views ? rabbet_ir_heads_layout(ir, input, heads)
+              : heads_before(ir, shuffle, heads, *layout);
+    // Views may pass other shapes.
+    if (views ? !rabbet_ir_is_view(ir, shuffle) : from == RABBET_HEADS_UNKNOWN)
       break;
     *layout = from;
     value = input;
