@@ -43,6 +43,7 @@ class Case:
     indices: tuple[int, int] = (0, 0)  # which indices place keys and values
     dynamic: tuple[str, ...] = ()  # extents that a run tells: "batch", "tokens"
     split: str = "heads"  # how values become heads (SPLITS)
+    layers: int = 1  # of x, -x, ..., with the same weights and tables
     read: str = ""  # of q, k, v: also read otherwise, before the last transpose
     kind: Any = np.float16
 
@@ -144,26 +145,34 @@ class Step:
         self.varying: dict[str, Any] = {}
         c = self.case
         self.dtype = trt.float16 if c.kind == np.float16 else trt.float32
-        self.lead = self.input("x", self.dtype, self.x.shape, "bt.")
-        parts = self.parts(self.lead)
-        queries = self.turned("q", parts["q"], c.heads[0], c.tables[0])
-        keys = self.turned("k", parts["k"], c.heads[1], c.tables[1])
-        values = self.split_values(parts["v"])
-        self.output(queries, "queries")
-        starts = {
+        self.starts = {
             i: self.input(f"start{i}", trt.int64, (c.batch,), "b")
             for i in sorted(set(c.indices))
         }
-        attrs = {"cache_mode": CIRCULAR if c.circular else 0}
-        for i, new in enumerate((keys, values)):
-            cache = self.input(f"cache{i}", self.dtype, self.caches[i].shape, "b...")
-            inputs = [cache, new, starts[c.indices[i]]]
-            layer = self.net._add_layer("kv_cache_update", None, inputs, attrs)
-            self.output(layer.get_output(0), f"whole{i}")
+        self.lead = self.input("x", self.dtype, self.x.shape, "bt.")
+        for layer in range(c.layers):
+            x, op = self.lead, trt.UnaryOperation.NEG
+            if layer > 0:
+                self.lead = self.net.add_unary(x, op).get_output(0)
+            self.add_layer(f".{layer}")
         profile = self.profile() or None
         return trt.compile(
             self.net, device="cuda", optimization_level=1, shapes=profile
         )
+
+    def add_layer(self, tail: str) -> None:
+        c, parts = self.case, self.parts(self.lead)
+        queries = self.turned("q", parts["q"], c.heads[0], c.tables[0])
+        keys = self.turned("k", parts["k"], c.heads[1], c.tables[1])
+        values = self.split_values(parts["v"])
+        self.output(queries, f"queries{tail}")
+        attrs = {"cache_mode": CIRCULAR if c.circular else 0}
+        for i, new in enumerate((keys, values)):
+            shape = self.caches[i].shape
+            cache = self.input(f"cache{i}{tail}", self.dtype, shape, "b...")
+            inputs = [cache, new, self.starts[c.indices[i]]]
+            layer = self.net._add_layer("kv_cache_update", None, inputs, attrs)
+            self.output(layer.get_output(0), f"whole{i}{tail}")
 
     def output(self, x: Any, name: str) -> None:
         x.name = name
@@ -296,10 +305,10 @@ class Step:
 
     # ---- NumPy
 
-    def heads_of(self, n: str) -> np.ndarray:
+    def heads_of(self, n: str, x: np.ndarray) -> np.ndarray:
         """[batch, heads, tokens, width]"""
         c = self.case
-        y = self.x.astype(float) @ self.weights[n].astype(float)
+        y = x.astype(float) @ self.weights[n].astype(float)
         y = y + self.biases[n] if c.biased else y
         first, axes, second = SPLITS[c.split if n == "v" else "heads"]
         extents = {
@@ -312,12 +321,13 @@ class Step:
         y = y.reshape([extents[axis] for axis in axes])
         return y.transpose(second) if second else y
 
-    def expected(self) -> dict[str, np.ndarray]:
-        c, parts = self.case, {n: self.heads_of(n) for n in "qkv"}
+    def expected(self, layer: int) -> dict[str, np.ndarray]:
+        c, x = self.case, self.x * (-1) ** layer
+        parts = {n: self.heads_of(n, x) for n in "qkv"}
         for n, table in zip("qk", c.tables, strict=True):
             cos, sin = self.cos[table].astype(float), self.sin[table].astype(float)
             parts[n] = rotated(parts[n], cos, sin, c.interleaved)
-        found = {"queries": parts["q"]}
+        found = {f"queries.{layer}": parts["q"]}
         if c.read:
             inner = c.turned or c.read == "v"
             found["other"] = -parts[c.read].transpose(
@@ -331,16 +341,16 @@ class Step:
                     at = at % c.room if c.circular else at
                     if at < c.room:
                         whole[row, :, at] = parts[n][row, :, step]
-            found[f"whole{i}"] = whole
+            found[f"whole{i}.{layer}"] = whole
         return found
 
     def check(self, fused: bool) -> None:
         model = self.compile()
         names = kernels(model)
-        assert (KERNEL in names) == fused, (self.case, names)
+        assert names.count(KERNEL) == fused * self.case.layers, (self.case, names)
         if fused:
             products = [name for name in names if name.startswith("cuda.matmul")]
-            assert len(products) <= 1, names
+            assert len(products) <= self.case.layers, names
             assert not set(REPLACED) & set(names), names
         self.check_run(model)
         for batch, tokens in ((1, 1), (5, self.case.room), (3, 2)):
@@ -354,14 +364,17 @@ class Step:
     def check_run(self, model: Any) -> None:
         c = self.case
         given: dict[str, Any] = {"x": self.x}
-        given |= {f"cache{i}": cache.copy() for i, cache in enumerate(self.caches)}
+        for layer in range(c.layers):
+            for i, cache in enumerate(self.caches):
+                given[f"cache{i}.{layer}"] = cache.copy()
         given |= {f"start{i}": self.start[i] for i in set(c.indices)}
         if c.dynamic:
             for i in set(c.tables):
                 given |= {f"cos{i}": self.cos[i], f"sin{i}": self.sin[i]}
         found = model.run(given)
-        for name, value in self.expected().items():
-            np.testing.assert_allclose(found[name], value, 0, 2e-2, err_msg=f"{c}")
+        for layer in range(c.layers):
+            for name, value in self.expected(layer).items():
+                np.testing.assert_allclose(found[name], value, 0, 2e-2, err_msg=f"{c}")
 
 
 def case_at_random(random: np.random.Generator) -> Case:
@@ -404,12 +417,17 @@ WAYS = {
         "turned": True,
     },
     "circular": {"circular": True},
+    "several layers": {"layers": 3},
+    "several layers, transposed behind": {"layers": 3, "turned": True},
+    "one head of keys": {"heads": (4, 1)},
+    "one head of keys, transposed behind": {"heads": (4, 1), "turned": True},
+    "one head": {"heads": (1, 1), "turned": True},
 }
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_ways_to_write_prompts(name: str) -> None:
-    Step(Case(tokens=4, heads=(4, 4), **WAYS[name]), 3).check(fused=True)
+    Step(replace(Case(tokens=4, heads=(4, 4)), **WAYS[name]), 3).check(fused=True)
 
 
 @pytest.mark.parametrize("dynamic", [("tokens",), ("batch",), ("batch", "tokens")])
