@@ -404,7 +404,7 @@ def test_prompts(seed: int) -> None:
 
 
 # Each way to write it, with as many tokens as heads, so that shapes tell nothing.
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "transposed before": {},
     "transposed behind": {"turned": True},
     "two layers": {"apart": True},
@@ -440,7 +440,7 @@ def test_prompts_of_any_length(
     Step(replace(case, apart=joint), 4).check(fused=True)
 
 
-OTHERS = {
+OTHERS: dict[str, dict[str, Any]] = {
     "keys first": {"order": "kqv"},
     "tables of their own": {"tables": (0, 1)},
     "indices of their own": {"indices": (0, 1)},
@@ -448,7 +448,7 @@ OTHERS = {
     "values that others read": {"read": "v"},
 }
 # What is a view with one token moves elements of a prompt.
-PROMPTS = {
+PROMPTS: dict[str, dict[str, Any]] = {
     name: {"split": name} for name in SPLITS if name != "heads"
 } | {
     "keys behind a transpose that others read": {"read": "k", "turned": True},
