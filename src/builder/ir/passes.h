@@ -22,9 +22,8 @@ rabbet_pass_attention_parts(rabbet_build_t* build);
 // Makes one product of those of one tensor that go into one attention, or have
 // a single row.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
-// Rotations of one token's queries and keys, and updates of their caches,
-// become one layer, for devices with a kernel for it
-// (rewrite/cached_rotation.c).
+// Rotations of queries and keys, and updates of their caches, become one layer,
+// for devices with a kernel for it (rewrite/cached_rotation.c).
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_pass_cached_rotation(rabbet_build_t* build);
 // Constant weights of products of few rows are stored contiguous along k, for
@@ -131,6 +130,45 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_fold_deferred(rabbet_build_t* build, rabbet_ir_value_t* value);
 // Gives back the constants that folding made.
 void rabbet_fold_deinitialize(rabbet_build_t* build);
+
+// ---- Layouts of heads (head_layouts.c) --------------------------------------
+
+// Heads of queries, keys or values of each step of a batch.
+typedef struct rabbet_heads_t {
+  rabbet_expr_t batch, steps;
+  int64_t count, width;
+} rabbet_heads_t;
+
+typedef enum rabbet_heads_layout_t {
+  RABBET_HEADS_UNKNOWN,
+  RABBET_HEADS_JOINED,  // [batch, steps, count * width]
+  RABBET_HEADS_INNER,   // [batch, steps, count, width]
+  RABBET_HEADS_OUTER,   // [batch, count, steps, width]
+} rabbet_heads_layout_t;
+
+// Whether transposes of heads are views: there is one head, or always one step.
+RABBET_PRIVATE_API bool rabbet_ir_heads_are_views(const rabbet_ir_t* ir,
+                                                  const rabbet_heads_t* heads);
+// Whether the value has the shape of these heads in this layout.
+RABBET_PRIVATE_API bool rabbet_ir_has_heads(const rabbet_ir_t* ir,
+                                            const rabbet_ir_value_t* value,
+                                            const rabbet_heads_t* heads,
+                                            rabbet_heads_layout_t layout);
+// The layout with the value's shape. OUTER if several have it, which are the
+// same memory only if rabbet_ir_heads_are_views.
+RABBET_PRIVATE_API rabbet_heads_layout_t
+rabbet_ir_heads_layout(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                       const rabbet_heads_t* heads);
+// Whether a permutation leads from INNER to OUTER and back.
+RABBET_PRIVATE_API bool rabbet_ir_swaps_heads(const int64_t* perm,
+                                              size_t count);
+// The value before shuffles that lead to `value`, which has *layout, from
+// another layout; the result's layout then is in *layout. Nothing else reads
+// what is between. If rabbet_ir_heads_are_views, all views count, and the
+// layout is that of the result's shape.
+RABBET_PRIVATE_API rabbet_ir_value_t* rabbet_ir_heads_origin(
+    const rabbet_ir_t* ir, rabbet_ir_value_t* value,
+    const rabbet_heads_t* heads, rabbet_heads_layout_t* layout);
 
 // ---- Rules of rabbet_pass_simplify -----------------------------------------
 

@@ -95,6 +95,7 @@ static rabbet_status_t cached_infer_shapes(const rabbet_op_infer_t* infer) {
     *y = *keys;
     RABBET_RETURN_IF_ERROR(
         rabbet_expr_constant(infer->graph, queries, &y->d[1]));
+    y->d[0] = x->d[0];
     y->d[2] = x->d[1];
     infer->outputs[1].shape = *keys;
     infer->outputs[2].shape = infer->inputs[VALUES].shape;
