@@ -204,10 +204,10 @@ class Conditions:
         }  # fmt: skip
 
     def symbols(self, program: torch.export.ExportedProgram) -> set[sympy.Symbol]:
-        """The program's symbols that conditions read."""
+        """The program's symbols that conditions read, unless they always hold."""
         extents = self._sizes.extents(program)
-        read_sizes = {size for each in self.all for size in each.expr.free_symbols}
-        return {s for size in read_sizes if size in extents for s in extents[size].free_symbols}
+        left = (each.expr.xreplace(extents) for each in self.all)
+        return {symbol for expr in left for symbol in expr.free_symbols}
 
 
 def _check(graph: Graph, expr: sympy.Basic, message: str) -> bool:

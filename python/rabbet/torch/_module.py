@@ -267,7 +267,8 @@ class _Program:
         """conditions: those of the program before it was decomposed."""
         self.program = program
         self.conditions = conditions
-        self.in_conditions = conditions.symbols(program)
+        # Symbols that conditions read and no argument that is used tells.
+        self.untold = conditions.symbols(program)
         self.stated_least = stated_least
         self.least: dict[Any, int] = {}  # of symbols, as the caller stated it
         self.signature = program.graph_signature
@@ -293,6 +294,9 @@ class _Program:
         """Parameters become constants, arguments inputs."""
         nodes = self.program.graph.find_nodes(op="placeholder")
         examples = self._example_leaves()
+        for node in nodes:
+            if node.users:
+                self.untold -= self._symbols_of(node.meta.get("val"))
         for node, spec in zip(nodes, self.signature.input_specs, strict=True):
             if spec.kind is InputKind.USER_INPUT:
                 self._add_leaf(node, examples[len(self.leaves)])
@@ -328,7 +332,7 @@ class _Program:
         if isinstance(value, torch.Tensor):
             self.leaves.append(["tensor"])
             self._note_least(index, value)
-            if node.users or self._is_in_conditions(value):
+            if node.users or self.untold & self._symbols_of(value):
                 self._add_tensor(node, "leaf", index)
         elif isinstance(value, torch.SymInt):
             self.leaves.append(["number"])
@@ -348,10 +352,13 @@ class _Program:
             if isinstance(extent, sympy.Symbol):
                 self.least[extent] = max(least, self.least.get(extent, 0))
 
-    def _is_in_conditions(self, value: torch.Tensor) -> bool:
-        """Whether conditions read an extent of the tensor."""
+    @staticmethod
+    def _symbols_of(value: Any) -> set[sympy.Symbol]:
+        """Those of a tensor's extents."""
+        if not isinstance(value, torch.Tensor):
+            return set()
         extents = [e for e in described(value).shape if isinstance(e, sympy.Basic)]
-        return any(self.in_conditions & extent.free_symbols for extent in extents)
+        return {symbol for extent in extents for symbol in extent.free_symbols}
 
     def _add_tensor(self, node: Any, kind: str, which: Any) -> None:
         like = described(node.meta["val"])
