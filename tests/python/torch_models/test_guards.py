@@ -250,7 +250,7 @@ def test_sizes_that_a_condition_divides_by() -> None:
         computed(tree, {"h": 4, "w": 0})
 
 
-class Unread(nn.Module):
+class Unread(torch.nn.Module):
     """Nothing reads `other`, whose rows are those of x."""
 
     def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -260,8 +260,8 @@ class Unread(nn.Module):
 def test_arguments_that_nothing_reads_are_no_inputs() -> None:
     rows = torch.export.Dim("rows", min=3, max=9)
     args = (torch.ones(4, 2), torch.ones(4))
-    compiled = rabbet.compile(Unread(), args, dynamic_shapes=({0: rows}, {0: rows}))
-    engine = compiled.model.engine
+    found = compiled(Unread(), args=args, dynamic_shapes=({0: rows}, {0: rows}))
+    engine = found.model.engine
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
     assert names == ["x", "output"]
-    torch.testing.assert_close(compiled(torch.ones(5, 2), torch.ones(5)), torch.full((5, 2), 2.0))
+    torch.testing.assert_close(found(torch.ones(5, 2), torch.ones(5)), torch.full((5, 2), 2.0))
