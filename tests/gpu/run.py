@@ -42,11 +42,11 @@ STEPS = ("conformance", "tests", "recorded", "sanitizer", "samples", "bench")
 SANITIZED = {
     "memcheck": (
         "slice", "slice_circular", "shuffle", "shuffle_matrix", "gather",
-        "gather_element", "gather_nd", "concatenation", "convert", "chain",
-        "reduce", "softmax", "normalization", "pooling", "pooling_modes",
-        "attention", "attention_shared", "attention_staged", "cumulative",
-        "deconvolution", "fill", "grid_sample", "determinant", "resize", "rnn", "roi_align", "scatter_elements", "scatter_rows",
-        "thin_products", "tiled_products", "topk", "tree_ensemble",
+        "gather_element", "gather_nd", "concatenation", "convert", "chain", "reduce",
+        "softmax", "normalization", "pooling", "pooling_modes", "attention",
+        "attention_shared", "attention_staged", "cumulative", "deconvolution", "fill",
+        "grid_sample", "determinant", "resize", "rnn", "roi_align", "scatter_elements",
+        "scatter_rows", "thin_products", "tiled_products", "topk", "tree_ensemble",
         "weight_only_product",
     ),
     "racecheck": ("shuffle_matrix", "reduce", "softmax", "normalization",

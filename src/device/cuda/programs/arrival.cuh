@@ -47,11 +47,10 @@ DEVICE void arrive_copied(shared_t barrier) {
 #define TEST_ARRIVALS "mbarrier.test_wait.parity.shared.b64"
 #endif
 DEVICE void await_arrivals(shared_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n.reg .pred ended;\nagain:\n" TEST_ARRIVALS
-      " ended, [%0], %1;\n@!ended bra again;\n}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
+  asm volatile("{\n.reg .pred ended;\nagain:\n" TEST_ARRIVALS
+               " ended, [%0], %1;\n@!ended bra again;\n}" ::"r"(barrier),
+               "r"(parity)
+               : "memory");
 }
 #undef TEST_ARRIVALS
 #endif
