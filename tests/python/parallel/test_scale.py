@@ -58,11 +58,21 @@ def test_what_no_split_shortens() -> None:
     assert float(found["tensor", 2][1]) == pytest.approx(5 + 2 + 20 * 0.0101, rel=0.01)
 
 
-def test_measured_steps() -> None:
-    """8B parameters in FP16 on H200s: 4.35 ms on one, 2.96 on two, 2.22 on four
-    (docs/scale.md); within a tenth."""
-    found = rows("--weights=16", "--layers=32", "--hidden=4096", "--other=0.61", "--ranks=1,2,4")
-    for way, ranks, time in (("one GPU", 1, 4.35), ("tensor", 2, 2.96), ("tensor", 4, 2.22)):
+@pytest.mark.parametrize(
+    ("arguments", "times"),
+    [
+        ("--weights=16 --layers=32 --other=0.61", (4.35, 2.96, 2.22)),
+        ("--weights=16 --layers=32 --memory=3100 --other=0.24 --latency=5.4", (5.40, 3.17, 1.99)),
+        ("--weights=3.49 --layers=8 --rows=2048 --memory=3100 --arithmetic=620 --other=1.5 "
+         "--latency=5.4", (13.0, 8.1, 5.4)),
+    ],
+)  # fmt: skip
+def test_measured_steps(arguments: str, times: tuple[float, ...]) -> None:
+    """Tokens of 8B parameters in FP16 on H200s, on H100s, a prompt on these (docs/scale.md);
+    within a tenth."""
+    found = rows("--hidden=4096", "--ranks=1,2,4", *arguments.split())
+    for ranks, time in zip((1, 2, 4), times, strict=True):
+        way = "tensor" if ranks > 1 else "one GPU"
         assert float(found[way, ranks][1]) == pytest.approx(time, rel=0.1)
 
 
