@@ -12,7 +12,7 @@ STRICT := $(if $(filter 12,$(shell cc -dumpversion)),,--compile-no-warning-as-er
 RUN := PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) \
        PATH=$(abspath $(BUILD)/bin):$$PATH $(PYTHON)
 
-.PHONY: help setup configure build install demo test test-c test-python test-full test-random test-serving sanitize bench zoo \
+.PHONY: help setup configure build libraries install demo test test-c test-python test-full test-random test-serving sanitize bench zoo \
         wheel wheel-free-threaded format lint clean
 
 help:
@@ -45,14 +45,15 @@ configure: setup
 build: configure
 	@cmake --build $(BUILD)
 
-install: configure
+# Without tests and benchmarks.
+libraries: configure
 	@tools/step.sh build $(BUILD)/build.log cmake --build $(BUILD) --target rabbet_all
+
+install: libraries
 	@cmake --install $(BUILD) --prefix $(PREFIX) >$(BUILD)/install.log
 	@echo "installed into $(PREFIX); pip installs the Python package (make wheel)"
 
-# Needs neither tests nor benchmarks.
-demo: configure
-	@tools/step.sh build $(BUILD)/build.log cmake --build $(BUILD) --target rabbet_all
+demo: libraries
 	@$(RUN) examples/demo/demo.py
 
 test: test-c test-python lint
@@ -71,7 +72,7 @@ test-full: build
 test-random: build
 	@$(RUN) -m pytest -q -n 2 tests/python/randomized
 
-test-serving: build
+test-serving: libraries
 	@tools/serving_setup.sh
 	@PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) PATH=$(abspath $(BUILD)/bin):$$PATH \
 	  .venv-serving/bin/python -m pytest -q tests/serving

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 
 GB = 1e9
 # Of the latency of two; measured between two and four GPUs: 0.4 (0.3 of NCCL's).
@@ -186,15 +187,18 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     checked = ("weights", "layers", "hidden", "element", "rows", "memory", "arithmetic",
                "size", "link")  # fmt: skip
     for name in checked:
-        if not getattr(options, name) > 0:
-            parser.error(f"--{name} is {getattr(options, name)}; expected more than 0")
+        if not 0 < getattr(options, name) < math.inf:
+            parser.error(f"--{name} is {getattr(options, name)}; expected a number above 0")
     for name in ("cache", "latency", "other"):
-        if not getattr(options, name) >= 0:
-            parser.error(f"--{name} is {getattr(options, name)}; expected 0 or more")
+        if not 0 <= getattr(options, name) < math.inf:
+            parser.error(f"--{name} is {getattr(options, name)}; expected a number, 0 or more")
     if min(options.ranks) < 1:
-        parser.error("--ranks: expected 1 or more")
+        parser.error(f"--ranks has {min(options.ranks)}; expected numbers of 1 or more")
     if options.active is not None and not 0 < options.active <= options.weights:
-        parser.error(f"--active is {options.active}; expected at most --weights")
+        parser.error(
+            f"--active is {options.active}; expected a number above 0, at most --weights"
+            f" ({options.weights})"
+        )
     return options
 
 

@@ -74,8 +74,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     ranks = parser.parse_args().ranks
-    if INNER % ranks:
-        parser.error(f"--ranks: expected a divisor of {INNER}")
+    if ranks < 1 or INNER % ranks:
+        parser.error(f"--ranks is {ranks}; expected a divisor of {INNER}")
     try:
         found = parallel.gpu_count()
     except trt.UnavailableError as error:

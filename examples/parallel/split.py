@@ -4,6 +4,7 @@
     python examples/parallel/split.py model.onnx --ranks 4 --shape ids=1x16
     python examples/parallel/split.py model.onnx --ranks 2 --pipeline    # stages of layers
     python examples/parallel/split.py model.onnx --pipeline --cut /h.3/out --cut /h.7/out
+    python examples/parallel/split.py model.onnx --plugins my_ops.py     # operators of one's own
 
 No GPU is needed: all ranks are computed on the CPU, in one network where collectives are
 sums and concatenations, and stages follow each other, and compared with the model as it is.
@@ -49,9 +50,14 @@ def perceptron(width: int = 256, inner: int = 1024) -> Any:
 def feeds_of(network: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     """Random inputs; extents that are open are 2, unless `shapes` gives them."""
     random = np.random.default_rng(1)
+    tensors = [network.get_input(i) for i in range(network.num_inputs)]
+    names = [tensor.name for tensor in tensors]
+    if unknown := sorted(shapes.keys() - set(names)):
+        raise rabbet.InvalidArgumentError(
+            f"--shape names '{unknown[0]}'; the model's inputs are {', '.join(names)}"
+        )
     feeds = {}
-    for i in range(network.num_inputs):
-        tensor = network.get_input(i)
+    for tensor in tensors:
         shape = shapes.get(tensor.name) or tuple(
             n if n >= 0 else 2 for n in tensor.shape
         )
@@ -69,7 +75,8 @@ def run(model: Any, feeds: dict[str, Any]) -> dict[str, Any]:
     return built.run(feeds)
 
 
-def main() -> None:
+def options_of() -> argparse.Namespace:
+    """The command line's, checked; `shape` becomes {input: shape}."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model", nargs="?", help="an ONNX file")
     parser.add_argument("--ranks", type=int, help="how many GPUs (2)")
@@ -80,6 +87,9 @@ def main() -> None:
         "--cut", action="append", metavar="NAME[+NAME]", help="where a stage ends"
     )
     parser.add_argument("--shape", action="append", default=[], help="INPUT=2x7")
+    parser.add_argument(
+        "--plugins", nargs="+", default=[], help="files (.py, .so) of operators"
+    )
     options = parser.parse_args()
     shapes = {}
     for text in options.shape:
@@ -87,22 +97,30 @@ def main() -> None:
         if not name or not all(n.isdigit() for n in extents.split("x")):
             parser.error(f"--shape: expected INPUT=2x7, got '{text}'")
         shapes[name] = tuple(int(n) for n in extents.split("x"))
+    options.shape = shapes
     if options.cut and not options.pipeline:
         parser.error("--cut is of --pipeline")
-    ranks = options.ranks or (len(options.cut) + 1 if options.cut else 2)
-    if ranks < 2:
-        parser.error(f"--ranks: expected 2 or more, got {ranks}")
+    if options.ranks is None:
+        options.ranks = len(options.cut) + 1 if options.cut else 2
+    if options.ranks < 2:
+        parser.error(f"--ranks: expected 2 or more, got {options.ranks}")
     if options.model and not os.path.isfile(options.model):
         parser.error(f"there is no file '{options.model}'")
+    return options
+
+
+def show(options: argparse.Namespace) -> None:
+    """What was split, and whether the ranks' results are the model's."""
+    rabbet.load_plugins(options.plugins)
     model = options.model or perceptron()
     if options.pipeline:
         cuts = options.cut and [tuple(names.split("+")) for names in options.cut]
-        split = parallel.pipeline(model, ranks, cuts)
+        split = parallel.pipeline(model, options.ranks, cuts)
     else:
-        split = parallel.tensor(model, ranks)
+        split = parallel.tensor(model, options.ranks)
     print(split)
     emulation = split.emulation()
-    feeds = feeds_of(emulation, shapes)
+    feeds = feeds_of(emulation, options.shape)
     found, wanted = run(emulation, feeds), run(options.model or perceptron(), feeds)
     largest = 0.0
     for name, want in wanted.items():
@@ -113,6 +131,14 @@ def main() -> None:
     if not largest < 1e-2:
         raise SystemExit("the ranks' results differ")
     print("equal")
+
+
+def main() -> None:
+    options = options_of()
+    try:
+        show(options)
+    except rabbet.Error as error:  # of the model, a shape, a cut
+        raise SystemExit(f"split.py: {error}") from None
 
 
 if __name__ == "__main__":

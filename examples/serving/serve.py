@@ -38,6 +38,7 @@ async def answer(model: rabbet.Model, requests: list[np.ndarray]) -> list[np.nda
 
 
 def main(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
     make(folder / "model.onnx")
     shapes = {"x": ((1, *SHAPE), (8, *SHAPE), (64, *SHAPE))}
     made = rabbet.build_plans(

@@ -94,3 +94,5 @@ if __name__ == "__main__":
         sys.exit(main(args.folder, args.stay))
     except server.NoServerError as error:
         sys.exit(f"serve.py: there is no server here: {error}")
+    except server.ServerError as error:
+        sys.exit(f"serve.py: {error}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -31,6 +32,10 @@ class NoServerError(Exception):
     """There is no server here, and why."""
 
 
+class ServerError(RuntimeError):
+    """The server did not start, or its answer is an error: what it said."""
+
+
 def _pip(*arguments: object) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check",
@@ -45,7 +50,7 @@ def find_server(cache: Path = CACHE) -> Path:
     """The program: $TRITONSERVER, that on PATH, or PyPI's in the cache (55 MB)."""
     given = os.environ.get("TRITONSERVER") or shutil.which("tritonserver")
     if given:
-        return Path(given)
+        return _checked(Path(given))
     folder = cache / PACKAGE
     program = folder / "pytriton/tritonserver/bin/tritonserver"
     if not program.exists():
@@ -62,9 +67,21 @@ def find_server(cache: Path = CACHE) -> Path:
             shutil.rmtree(new)
         else:
             new.rename(folder)
-    done = subprocess.run([program, "--help"], capture_output=True, text=True)
-    if done.returncode not in (0, 1) or "--model-repository" not in done.stdout + done.stderr:
-        raise NoServerError(f"{program} does not run: {(done.stdout + done.stderr)[-500:]}")
+    return _checked(program)
+
+
+def _checked(program: Path) -> Path:
+    """The program, if it runs here and is a server."""
+    try:
+        done = subprocess.run([program, "--help"], capture_output=True, text=True)
+    except OSError as error:
+        raise NoServerError(f"{program} does not run: {error.strerror}") from None
+    said = done.stdout + done.stderr
+    if done.returncode not in (0, 1) or "--model-repository" not in said:
+        raise NoServerError(
+            f"{program} is no server: its --help ends with code {done.returncode}"
+            f" and has no --model-repository, but {said[-200:]!r}"
+        )
     return program
 
 
@@ -133,17 +150,28 @@ class Server:
             self.process = subprocess.Popen(
                 self.command, stdout=file, stderr=subprocess.STDOUT, env=environment
             )
-        for _ in range(600):
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the server ended; {self.log}:\n{self.tail()}")
+        try:
+            self._wait(self.process)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _wait(self, process: subprocess.Popen[bytes], seconds: float = 60) -> None:
+        """Until it answers."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if process.poll() is not None:
+                raise ServerError(f"the server ended; {self.log}:\n{self.errors()}")
             try:
                 self.request("GET", "/v2/health/live")
-            except (urllib.error.URLError, ConnectionError):
+            except OSError:  # refused, or too late
                 time.sleep(0.05)
             else:
-                return self
-        self.__exit__()
-        raise RuntimeError(f"the server does not answer; {self.log}:\n{self.tail()}")
+                return
+        raise ServerError(
+            f"the server has not answered for {seconds} s; {self.log}:\n{self.errors()}"
+        )
 
     def __exit__(self, *_: object) -> None:
         if self.process is None:
@@ -155,8 +183,10 @@ class Server:
             self.process.kill()
             self.process.wait()
 
-    def tail(self) -> str:
-        return self.log.read_text(errors="replace")[-4000:]
+    def errors(self) -> str:
+        """The log's errors; its end is a table of the server's options."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join([x for x in lines if _ERROR.match(x)] or lines[-20:])
 
     # ---- HTTP, by the library that Python comes with
 
@@ -175,7 +205,7 @@ class Server:
         try:
             answer, _ = self.request(method, path, text)
         except urllib.error.HTTPError as error:
-            raise RuntimeError(json.loads(error.read() or b"{}").get("error", "?")) from None
+            raise ServerError(json.loads(error.read() or b"{}").get("error", "?")) from None
         return json.loads(answer or b"{}")
 
     def infer(
@@ -201,7 +231,7 @@ class Server:
         try:
             answer, headers = self.request("POST", f"/v2/models/{model}/infer", body, length)
         except urllib.error.HTTPError as error:
-            raise RuntimeError(json.loads(error.read()).get("error", "?")) from None
+            raise ServerError(json.loads(error.read()).get("error", "?")) from None
         end = int(headers.get("Inference-Header-Content-Length", len(answer)))
         results, offset = {}, end
         for output in json.loads(answer[:end])["outputs"]:
@@ -213,6 +243,7 @@ class Server:
         return results
 
 
+_ERROR = re.compile(r"E\d{4} |error: ")
 _TYPES = {
     "float32": "FP32", "float16": "FP16", "float64": "FP64", "int8": "INT8",
     "int32": "INT32", "int64": "INT64", "uint8": "UINT8", "bool": "BOOL",

@@ -37,6 +37,8 @@ async def serve(
     serving = asyncio.create_task(http.serve())
     while not http.started:
         await asyncio.sleep(0.01)
+        if serving.done():  # it failed
+            return serving.result()
     ready(http.servers[0].sockets[0].getsockname()[1], grpc_port)
     await ended.wait()
     http.should_exit = True

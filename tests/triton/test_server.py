@@ -227,6 +227,24 @@ def test_results(server: Any) -> None:
     expect(np.full((1, 8), 0.5, np.float32), np.array([y["data"]], np.float32))
 
 
+def test_a_server_that_ends_says_why(server: Any, tmp_path: Path) -> None:
+    add_model(tmp_path / "models", "empty", None)
+    lost = triton.Server(tmp_path / "models")
+    with pytest.raises(triton.ServerError, match=r"has a file 'model\.plan'"), lost:
+        pass
+    lost.command.append(f"--http-port={server.http_port}")
+    shutil.rmtree(tmp_path / "models/empty")
+    with pytest.raises(triton.ServerError, match="already in use"), lost:
+        pass
+
+
+def test_a_program_that_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program, message in (("/no/server", "No such file"), ("/bin/true", "no server")):
+        monkeypatch.setenv("TRITONSERVER", program)
+        with pytest.raises(triton.NoServerError, match=f"{program} .*{message}"):
+            triton.find_server()
+
+
 def test_errors_are_told(server: Any) -> None:
     with pytest.raises(RuntimeError, match="batch-size must be <= 16"):
         server.infer("product", {"x": rows(17, 0)})

@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from .._errors import InvalidArgumentError
+
 _GRACE = 10.0  # seconds for the others once a rank has failed
 
 
@@ -16,6 +18,8 @@ def launch(ranks: int, command: Sequence[str]) -> int:
     """Runs the Python script and its arguments once for each rank, with RANK, WORLD_SIZE
     and LOCAL_RANK set. Once one fails, the others have ten seconds to end. The result is
     the code of the first that failed, or 0."""
+    if ranks < 1:
+        raise InvalidArgumentError(f"ranks is {ranks}; expected 1 or more")
     shared = {"WORLD_SIZE": str(ranks), "RABBET_LAUNCH": secrets.token_hex(8)}
     processes = [
         subprocess.Popen(
@@ -36,7 +40,15 @@ def launch(ranks: int, command: Sequence[str]) -> int:
     finally:
         for process in processes:
             if process.poll() is None:
-                process.terminate()
-                process.wait()
+                _end(process)
     codes = [process.returncode for process in processes]
     return failed or next((code for code in codes if code), 0)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:  # it keeps SIGTERM to itself
+        process.kill()
+        process.wait()

@@ -493,3 +493,8 @@ def test_example(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("largest error") == 2
+    none = subprocess.run(
+        [*command[:-1], "0"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert none.returncode == 2
+    assert "--ranks is 0; expected a divisor of 64" in none.stderr

@@ -495,3 +495,24 @@ def test_example(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(shown)
         assert done.stdout.endswith("equal\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--ranks", "0"], "--ranks: expected 2 or more, got 0"),
+        (["--shape", "z=2x7"], "--shape names 'z'; the model's inputs are x"),
+        (["--shape", "x=2x7"], "dimension 1 of input 'x' the range 7 to 7"),
+        (["--pipeline", "--cut", "zz"], "the network has no tensor 'zz'"),
+        (["--plugins", "nope.py"], "plugin file 'nope.py' does not exist"),
+        ([__file__], "the bytes are not an ONNX model"),
+    ],
+)
+def test_mistakes_of_the_example(words: list[str], message: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/parallel/split.py", *words],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -95,9 +95,11 @@ def test_caches_and_experts() -> None:
     ("argument", "message"),
     [
         ("--ranks=two", "--ranks is 'two'"),
-        ("--ranks=0", "--ranks: expected 1 or more"),
-        ("--link=0", "--link is 0.0; expected more than 0"),
-        ("--active=11", "--active is 11.0; expected at most --weights"),
+        ("--ranks=0", "--ranks has 0; expected numbers of 1 or more"),
+        ("--link=0", "--link is 0.0; expected a number above 0"),
+        ("--active=11", "--active is 11.0; expected a number above 0, at most --weights (10.0)"),
+        ("--memory=inf", "--memory is inf; expected a number above 0"),
+        ("--latency=nan", "--latency is nan; expected a number, 0 or more"),
     ],
 )
 def test_mistakes(argument: str, message: str) -> None:
