@@ -375,6 +375,23 @@ static void config_warn_of_states(const cJSON* config) {
   }
 }
 
+// Others than the backend's may be somebody else's, and are no error.
+static void config_warn_of_parameters(const cJSON* config) {
+  static const char* const names[] = {"plugins", "host_code_allowed", "threads",
+                                      "cuda_graphs", "answer_threads"};
+  const cJSON* given = config_first(config_get(config, "parameters"));
+  for (; given; given = given->next) {
+    bool known = !given->string;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !known; ++i)
+      known = strcmp(given->string, names[i]) == 0;
+    if (!known)
+      rabbet_log(rabbet_triton_logger(), RABBET_SEVERITY_WARNING,
+                 "parameter '%s' is not read: expected plugins, "
+                 "host_code_allowed, threads, cuda_graphs or answer_threads",
+                 given->string);
+  }
+}
+
 // A parameter from `least` on.
 static rabbet_status_t config_number(const cJSON* config, const char* name,
                                      int64_t least, int64_t fallback,
@@ -415,6 +432,7 @@ static rabbet_status_t config_read(const cJSON* config,
   out->is_ragged |= rabbet_triton_is_ragged(config);
   RABBET_RETURN_IF_ERROR(rabbet_triton_ragged_read(config, plan, out->uses));
   config_warn_of_states(config);
+  config_warn_of_parameters(config);
   RABBET_RETURN_IF_ERROR(
       rabbet_triton_config_flag(config, "cuda_graphs", &out->graphs));
   RABBET_RETURN_IF_ERROR(config_number(config, "threads", 1, 0, &out->threads));

@@ -155,7 +155,8 @@ def make_repository(folder: Path) -> Path:
         folder / "positions.onnx", [helper.make_node("NonZero", ["x"], ["y"])],
         {"x": (FLOAT, ["n"])}, {"y": (TensorProto.INT64, [1, "m"])},
     )  # fmt: skip
-    add_model(repository, "positions", positions, shapes={"x": ((1,), (8,), (16,))})
+    misspelt = 'parameters { key: "thread" value { string_value: "2" } }\n'
+    add_model(repository, "positions", positions, misspelt, shapes={"x": ((1,), (8,), (16,))})
     operator = folder / "root.py"
     operator.write_text(OPERATOR)
     leave = 'parameters { key: "plugins" value { string_value: "root.py" } }\n'
@@ -563,3 +564,8 @@ def test_grpc(server: Any) -> None:
     client.close()
 
 
+
+
+def test_unknown_parameters_are_named(server: Any) -> None:
+    told = "parameter 'thread' is not read: expected plugins, host_code_allowed, threads"
+    assert told in server.log.read_text(errors="replace")
