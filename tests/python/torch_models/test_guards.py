@@ -211,6 +211,8 @@ RESIZED: dict[str, Callable[[Any], Any]] = {
     "pooled rows": lambda x: F.adaptive_avg_pool2d(x, (3, None)),
     "halves": lambda x: torch.cat(x.chunk(2, -1)[::-1], -1),
     "patches": lambda x: F.layer_norm(x.unfold(2, 4, 4).mean(-1).transpose(1, 3), (3,)),
+    "counted to halves": lambda x: torch.arange(0, x.shape[2] / 2) + x.sum(),
+    "counted to integers": lambda x: torch.arange(0, x.shape[2] / 2, dtype=torch.int64) + x.sum(),
     "root of sizes": lambda x: x * x.shape[2] ** -0.5 * (x.shape[3] / (x.shape[2] + 1)),
 }
 
