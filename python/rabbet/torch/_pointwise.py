@@ -265,7 +265,7 @@ def _clamp(g: Graph, out: Any, x: Value, low: Any = None, high: Any = None) -> s
     result = Value.make(g.to(x, out.dtype), out.dtype, out.shape)
     numbers = (low, high)
     if all(not isinstance(n, Value) for n in numbers) and out.dtype.is_floating_point:
-        bounds = [None if n is None else g.scalar(float(n), out.dtype) for n in numbers]
+        bounds = [None if n is None else g.scalar(n, out.dtype) for n in numbers]
         return g.op("Clip", result, *bounds)
     for kind, bound in (("Max", low), ("Min", high)):
         if bound is not None:

@@ -213,6 +213,7 @@ RESIZED: dict[str, Callable[[Any], Any]] = {
     "patches": lambda x: F.layer_norm(x.unfold(2, 4, 4).mean(-1).transpose(1, 3), (3,)),
     "counted to halves": lambda x: torch.arange(0, x.shape[2] / 2) + x.sum(),
     "counted to integers": lambda x: torch.arange(0, x.shape[2] / 2, dtype=torch.int64) + x.sum(),
+    "clamped": lambda x: x.clamp(max=x.shape[2] / 64) + x.clamp(-x.shape[3], x.shape[3] - 5),
     "root of sizes": lambda x: x * x.shape[2] ** -0.5 * (x.shape[3] / (x.shape[2] + 1)),
 }
 
