@@ -250,6 +250,17 @@ def test_decomposing_adds_no_conditions(kind: str) -> None:
     assert taken
 
 
+def test_attributes_that_depend_on_sizes() -> None:
+    x, shapes = torch.randn(8, 6), ({0: AUTO},)
+    power = compiled(
+        Called(lambda x: x.abs() ** (x.shape[0] / 4)), args=(x,), dynamic_shapes=shapes
+    )
+    torch.testing.assert_close(power(x[:5]), x[:5].abs() ** 1.25)
+    sloped = Called(lambda x: F.leaky_relu(x, x.shape[0] / 16))
+    with pytest.raises(trt.UnsupportedError, match=r"leaky_relu.*depends on sizes"):
+        compiled(sloped, args=(x,), dynamic_shapes=shapes)
+
+
 @pytest.mark.parametrize("dim", [(), (0,), ((0, 2),)])
 def test_extents_of_one_are_not_squeezed_in_silence(dim: Any) -> None:
     module = Called(lambda x: x.squeeze(*dim) * 2)
