@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import sympy
 
 from .._errors import Error, FailedPreconditionError, UnsupportedError
@@ -124,14 +125,24 @@ class Checks:
             return
 
 
+def _size(argument: Any, axis: int | None) -> Any:
+    """None if the argument has no such axis."""
+    if axis is None:
+        return argument
+    shape = argument.shape if hasattr(argument, "shape") else np.shape(argument)
+    return shape[axis] if axis < len(shape) else None
+
+
 def _broken(conditions: Any, leaves: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """Conditions that do not hold and the sizes in them, in words."""
+    """Conditions that do not hold and the sizes in them, in words. A run says what is wrong
+    with arguments that do not have these sizes."""
     for condition in conditions:
         sizes = {
-            name: leaves[leaf] if axis is None else leaves[leaf].shape[axis]
+            name: _size(leaves[leaf], axis)
             for name, (leaf, axis) in condition["sizes"].items()
         }
-        if not _holds(condition["tree"], sizes):
+        is_known = all(size is not None for size in sizes.values())
+        if is_known and not _holds(condition["tree"], sizes):
             values = " and ".join(f"{name} is {size}" for name, size in sizes.items())
             yield limited(condition["told"], condition["where"]), values
 

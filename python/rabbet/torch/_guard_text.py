@@ -4,6 +4,7 @@ Python's expressions as torch's PythonPrinter writes them. Nothing is evaluated.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +87,8 @@ _CALLS.update(
 )  # fmt: skip
 _CONSTANTS = {"math.inf": sympy.oo, "inf": sympy.oo, "math.pi": sympy.Float(3.141592653589793)}
 
+_SIZE = re.compile(r"L(?P<path>(\[[^\[\]]+\]|\.\w+)+)(\.size\(\)\[(?P<axis>\d+)\])?")
+
 
 def read(text: str, size_of: SizeOf) -> sympy.Basic:
     """The expression of a guard; ValueError, SyntaxError or LookupError if it is none."""
@@ -137,11 +140,10 @@ class _Reader:
     def _subscript(self, node: ast.Subscript) -> Any:
         """`L['x'].size()[0]`, or a number `L['n']`."""
         whole = ast.unparse(node)
-        path, dot, rest = whole.partition(".size()[")
-        axis = int(rest.removesuffix("]")) if dot else None
-        if not path.startswith("L[") or "." in path:
+        found = _SIZE.fullmatch(whole)
+        if not found:
             raise ValueError(whole)
-        return self._size_of(path[1:], axis)
+        return self._size_of(found["path"], int(found["axis"]) if found["axis"] else None)
 
 
 def _operator(op: ast.AST) -> Callable[..., Any]:

@@ -3,6 +3,7 @@ least extents that the caller stated."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Iterator, Mapping
@@ -53,6 +54,7 @@ class Sizes:
     """Sizes of a program's arguments, as symbols with names such as `x.shape[0]`."""
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
+        self._program = program
         self._arguments = _arguments_of(program)
         self._names = list(self._arguments)
         self.places: dict[sympy.Symbol, tuple[int, int | None]] = {}
@@ -84,14 +86,29 @@ class Sizes:
 
     def named(self, path: str, axis: int | None) -> sympy.Symbol:
         """The size by the path of its argument in a guard's text."""
-        words = re.findall(r"\w+", path)
-        if words[0] == "flat_args" and len(words) == 2:
-            name = self._names[int(words[1])]
-        else:
-            name = "_".join(words)
+        name = self._names[self._leaf(path)]
         if isinstance(self._arguments[name], torch.Tensor) != (axis is not None):
             raise KeyError(name)
         return self._symbol(name, axis)
+
+    def _leaf(self, path: str) -> int:
+        flat = re.fullmatch(r"\['flat_args'\]\[(\d+)\]", path)
+        if flat:
+            return int(flat[1])
+        # The signature has a name for each of `*args`.
+        of_rest = re.sub(r"^\['(\w+)'\]\[(\d+)\]", r"['\1_\2']", path)
+        return self._leaves[path if path in self._leaves else of_rest]
+
+    @functools.cached_property
+    def _leaves(self) -> dict[str, int]:
+        """Numbers of the arguments, by paths such as `['x'][0]`. Names of the program do not
+        tell paths: `x_0` is an element of x or an argument."""
+        spec = self._program.call_spec.in_spec
+        signature = self._program.module_call_graph[0].signature
+        names = signature.forward_arg_names or ()
+        args, kwargs = pytree.tree_unflatten(range(spec.num_leaves), spec)
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        return {pytree.keystr(path): i for path, i in pytree.tree_flatten_with_path(given)[0]}
 
     def extents(self, program: torch.export.ExportedProgram) -> dict[Any, sympy.Expr]:
         """The sizes as expressions of a program's symbols."""

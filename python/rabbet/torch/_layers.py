@@ -13,7 +13,7 @@ from ._graph import Graph, Value, expression, numel
 from ._pointwise import binary
 from ._reductions import norm, reduced
 from ._shapes import reshape
-from ._table import TABLE, aten, axis_of, refuse
+from ._table import TABLE, aten, axis_of, fixed, refuse
 
 _INT64 = torch.int64
 
@@ -365,7 +365,7 @@ def _layer_norm(
     if weight is None:
         weight = g.op("Expand", g.scalar(1.0, x.dtype), g.ints(list(shape)))
     axis = -len(shape)
-    return g.op("LayerNormalization", x, weight, bias, axis=axis, epsilon=float(eps))
+    return g.op("LayerNormalization", x, weight, bias, axis=axis, epsilon=fixed(eps))
 
 
 @aten("native_layer_norm.default")
@@ -381,7 +381,7 @@ def _rms_norm(
         eps = torch.finfo(x.dtype).eps
     if weight is None:
         weight = g.op("Expand", g.scalar(1.0, x.dtype), g.ints(list(shape)))
-    return g.op("RMSNormalization", x, weight, axis=-len(shape), epsilon=float(eps))
+    return g.op("RMSNormalization", x, weight, axis=-len(shape), epsilon=fixed(eps))
 
 
 @aten("_fused_rms_norm.default")
@@ -398,7 +398,7 @@ def _group_norm(
     scale = _as_vector(g, weight, channels, 1.0, x.dtype)
     shift = _as_vector(g, bias, channels, 0.0, x.dtype)
     return g.op(
-        "GroupNormalization", x, scale, shift, num_groups=groups, epsilon=float(eps)
+        "GroupNormalization", x, scale, shift, num_groups=groups, epsilon=fixed(eps)
     )
 
 
@@ -418,7 +418,7 @@ def _batch_norm(
     shift = _as_vector(g, bias, channels, 0.0, x.dtype)
     average, spread = g.to(mean, x.dtype), g.to(variance, x.dtype)
     return g.op(
-        "BatchNormalization", x, scale, shift, average, spread, epsilon=float(eps)
+        "BatchNormalization", x, scale, shift, average, spread, epsilon=fixed(eps)
     )
 
 
@@ -506,7 +506,7 @@ def _instance_norm(
     channels = x.shape[1]
     scale = _as_vector(g, weight, channels, 1.0, x.dtype)
     shift = _as_vector(g, bias, channels, 0.0, x.dtype)
-    return g.op("InstanceNormalization", x, scale, shift, epsilon=float(eps))
+    return g.op("InstanceNormalization", x, scale, shift, epsilon=fixed(eps))
 
 
 # ---- Attention ----
@@ -539,7 +539,7 @@ def _attention(
             bias = g.op("Unsqueeze", bias, g.ints([0]))
     result = g.op(
         "Attention", q, k, v, bias, is_causal=int(causal) or None,
-        scale=None if scale is None else float(scale),
+        scale=None if scale is None else fixed(scale),
     )  # fmt: skip
     return result if rank == 4 else g.op("Reshape", result, g.ints(list(out.shape)))
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ._graph import Graph, Value
-from ._table import TABLE, aten, refuse
+from ._table import TABLE, aten, fixed, refuse
 
 # ---- Functions of one operand ----
 
@@ -238,7 +238,7 @@ def _fmod(g: Graph, out: Any, a: Any, b: Any) -> str:
 
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def _pow(g: Graph, out: Any, a: Any, b: Any) -> str:
-    if not isinstance(b, Value) and b in (1, 2, 3, 0.5, -0.5, -1):
+    if isinstance(b, (int, float)) and b in (1, 2, 3, 0.5, -0.5, -1):
         x = g.to(a, out.dtype)
         if b in (1, 2, 3):
             result = x
@@ -265,7 +265,7 @@ def _clamp(g: Graph, out: Any, x: Value, low: Any = None, high: Any = None) -> s
     result = Value.make(g.to(x, out.dtype), out.dtype, out.shape)
     numbers = (low, high)
     if all(not isinstance(n, Value) for n in numbers) and out.dtype.is_floating_point:
-        bounds = [None if n is None else g.scalar(float(n), out.dtype) for n in numbers]
+        bounds = [None if n is None else g.scalar(n, out.dtype) for n in numbers]
         return g.op("Clip", result, *bounds)
     for kind, bound in (("Max", low), ("Min", high)):
         if bound is not None:
@@ -391,7 +391,7 @@ def _silu(g: Graph, out: Any, x: Value) -> str:
 
 @aten("leaky_relu.default")
 def _leaky_relu(g: Graph, out: Any, x: Value, slope: float = 0.01) -> str:
-    return g.op("LeakyRelu", x, alpha=float(slope))
+    return g.op("LeakyRelu", x, alpha=fixed(slope))
 
 
 @aten("elu.default")
@@ -399,17 +399,17 @@ def _elu(
     g: Graph, out: Any, x: Value, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0
 ) -> str:
     if inner != 1:
-        negative = g.op("Elu", g.op("Mul", x, g.scalar(inner, x.dtype)), alpha=float(alpha))
+        negative = g.op("Elu", g.op("Mul", x, g.scalar(inner, x.dtype)), alpha=fixed(alpha))
         positive = g.op("Greater", x, g.scalar(0.0, x.dtype))
         result = g.op("Where", positive, x, negative)
     else:
-        result = g.op("Elu", x, alpha=float(alpha))
+        result = g.op("Elu", x, alpha=fixed(alpha))
     return result if scale == 1 else g.op("Mul", result, g.scalar(scale, x.dtype))
 
 
 @aten("celu.default")
 def _celu(g: Graph, out: Any, x: Value, alpha: float = 1.0) -> str:
-    return g.op("Celu", x, alpha=float(alpha))
+    return g.op("Celu", x, alpha=fixed(alpha))
 
 
 @aten("selu.default")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ._graph import Graph, Value, numel
-from ._table import TABLE, aten, axes_of, axis_of
+from ._table import TABLE, aten, axes_of, axis_of, fixed
 
 _INT64 = torch.int64
 
@@ -178,7 +178,7 @@ def norm(
             return reduced(
                 g, "ReduceSum", g.cast(there, out.dtype), x.rank, dim, keepdim
             )
-        powers = g.op("Pow", g.op("Abs", value), g.scalar(float(order), out.dtype))
+        powers = g.op("Pow", g.op("Abs", value), g.scalar(fixed(order), out.dtype))
         total = reduced(g, "ReduceSum", powers, x.rank, dim, keepdim)
         return g.op("Pow", total, g.scalar(1 / order, out.dtype))
     if x.rank == 0 or abs(order) == float("inf"):

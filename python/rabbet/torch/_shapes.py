@@ -756,7 +756,9 @@ def _scalar_tensor(g: Graph, out: Any, value: Any, **kwargs: Any) -> str:
 @aten("arange.start_step", "arange.default", "arange.start")
 def _arange(g: Graph, out: Any, *args: Any, **kwargs: Any) -> str:
     start, end, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    whole = all(not isinstance(n, float) for n in (start, end, step))
+    # torch truncates real numbers for integers alone.
+    real = (float, torch.SymFloat) if out.dtype.is_floating_point else float
+    whole = all(not isinstance(n, real) for n in (start, end, step))
     dtype = _INT64 if whole else torch.float32
     if whole and all(isinstance(n, int) for n in (start, end, step)):
         return g.literal(torch.arange(start, end, step, dtype=out.dtype))

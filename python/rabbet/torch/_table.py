@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .._errors import UnsupportedError
 
 Handler = Callable[..., Any]
@@ -31,6 +33,13 @@ def aten(*names: str, others: tuple[str, ...] = ()) -> Callable[[Handler], Handl
 def refuse(message: str) -> Any:
     """Ends the translation of an operator."""
     raise UnsupportedError(message)
+
+
+def fixed(number: Any) -> float:
+    """A number of a node's attribute. Torch's symbols would become those of the example."""
+    if isinstance(number, (torch.SymInt, torch.SymFloat)):
+        refuse(f"an attribute that depends on sizes, {number}")
+    return float(number)
 
 
 def axis_of(dim: int, rank: int) -> int:

@@ -8,7 +8,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import rabbet as trt
@@ -19,6 +19,7 @@ import sympy  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from rabbet.torch._checks import computed, listed  # noqa: E402
 from rabbet.torch._guard_text import read  # noqa: E402
+from torch.utils import _pytree as pytree  # noqa: E402
 from torch.utils._sympy import functions as integers  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -128,6 +129,68 @@ def test_plans_check_what_they_can_compute() -> None:
             model.model(torch.randn(3, 2))
 
 
+# ---- Arguments
+
+
+class Named(NamedTuple):
+    values: Any
+
+
+pytree._register_namedtuple(Named, serialized_type_name=f"{__name__}.Named")
+
+
+class Nested(torch.nn.Module):
+    """`x_0` is an argument, and how torch's program names the first element of x."""
+
+    def forward(self, x: Any, x_0: Any, named: Any, *rest: Any, key: Any) -> Any:
+        read = {
+            "argument": x_0.shape[0] % 2 == 0,
+            "element": x[0].shape[0] > 2,
+            "key": named["a.b"].values.shape[0] != 5,
+            "rest": rest[0].shape[0] < 6,
+            "keyword": key.shape[0] > 3,
+        }
+        return x_0 * 2 if all(read.values()) else x_0 * 3
+
+
+@pytest.mark.parametrize("given", ["exported", "loaded"])
+def test_conditions_name_their_arguments(given: str, tmp_path: Any) -> None:
+    def sized(*sizes: int) -> Any:
+        x, x_0, named, rest, key = (torch.randn(size) for size in sizes)
+        return ((x,), x_0, {"a.b": Named(named)}, rest), {"key": key}
+
+    args, keywords = sized(3, 4, 3, 3, 4)
+    shapes = {
+        "x": ({0: AUTO},), "x_0": {0: AUTO}, "named": {"a.b": Named({0: AUTO})},
+        "rest": ({0: AUTO},), "key": {0: AUTO},
+    }  # fmt: skip
+    module = Nested()
+    program = torch.export.export(module, args, keywords, dynamic_shapes=shapes, strict=False)
+    if given == "loaded":
+        torch.export.save(program, tmp_path / "program.pt2")
+        with torch.serialization.safe_globals([Named]):
+            program = torch.export.load(tmp_path / "program.pt2")
+    model = compiled(program)
+    args, keywords = sized(4, 6, 4, 5, 5)
+    assert torch.equal(model(*args, **keywords), module(*args, **keywords))
+    for i, size in enumerate([2, 5, 5, 6, 3]):
+        sizes = [4, 6, 4, 5, 5]
+        sizes[i] = size
+        args, keywords = sized(*sizes)
+        with pytest.raises(trt.Error, match=f"exported the module for sizes with.* is {size}"):
+            model(*args, **keywords)
+
+
+@pytest.mark.parametrize("kind", ["remainder", "scaled"])  # by the plan, and by Python alone
+def test_arguments_without_the_sizes_of_conditions(kind: str) -> None:
+    args = torch.randn(6, 4), torch.randn(3)
+    model = compiled(Sides(kind), args=args, dynamic_shapes=({0: AUTO}, None))
+    assert torch.equal(model(args[0].tolist(), args[1]), Sides(kind)(*args))
+    for x in (torch.tensor(1.0), 1.0):
+        with pytest.raises(trt.Error, match=r"'x' has shape \(-1, 4\).*cannot be \(\)"):
+            model(x, args[1])
+
+
 # ---- Decompositions
 
 RESIZED: dict[str, Callable[[Any], Any]] = {
@@ -148,6 +211,9 @@ RESIZED: dict[str, Callable[[Any], Any]] = {
     "pooled rows": lambda x: F.adaptive_avg_pool2d(x, (3, None)),
     "halves": lambda x: torch.cat(x.chunk(2, -1)[::-1], -1),
     "patches": lambda x: F.layer_norm(x.unfold(2, 4, 4).mean(-1).transpose(1, 3), (3,)),
+    "counted to halves": lambda x: torch.arange(0, x.shape[2] / 2) + x.sum(),
+    "counted to integers": lambda x: torch.arange(0, x.shape[2] / 2, dtype=torch.int64) + x.sum(),
+    "clamped": lambda x: x.clamp(max=x.shape[2] / 64) + x.clamp(-x.shape[3], x.shape[3] - 5),
     "root of sizes": lambda x: x * x.shape[2] ** -0.5 * (x.shape[3] / (x.shape[2] + 1)),
 }
 
@@ -182,6 +248,17 @@ def test_decomposing_adds_no_conditions(kind: str) -> None:
             taken += 1
             torch.testing.assert_close(model(x), expected, rtol=1e-3, atol=1e-4)
     assert taken
+
+
+def test_attributes_that_depend_on_sizes() -> None:
+    x, shapes = torch.randn(8, 6), ({0: AUTO},)
+    power = compiled(
+        Called(lambda x: x.abs() ** (x.shape[0] / 4)), args=(x,), dynamic_shapes=shapes
+    )
+    torch.testing.assert_close(power(x[:5]), x[:5].abs() ** 1.25)
+    sloped = Called(lambda x: F.leaky_relu(x, x.shape[0] / 16))
+    with pytest.raises(trt.UnsupportedError, match=r"leaky_relu.*depends on sizes"):
+        compiled(sloped, args=(x,), dynamic_shapes=shapes)
 
 
 @pytest.mark.parametrize("dim", [(), (0,), ((0, 2),)])

@@ -1,4 +1,4 @@
-// Parameters of the kernel of attention.cu. C and CUDA C++.
+// Parameters of the kernels of attention.cu and staged.cu. C and CUDA C++.
 #pragma once
 
 #include "device/cuda/programs/index.h"
@@ -8,7 +8,8 @@
 typedef struct attend_t {
   int64_t q[3], k[3], v[3], y[3], mask[4];
   // Rows are those of all heads that share keys: row r is query r / share of
-  // head r % share. k and v have strides of distinct heads.
+  // head r % share; in staged.cu, those of a head. k and v have strides of
+  // distinct heads.
   uint32_t rows, keys, share;
   float scale;
   float other;  // in place of scores that a mask of BOOL does not keep

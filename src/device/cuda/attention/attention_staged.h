@@ -23,8 +23,8 @@ rabbet_status_t rabbet_attention_staged_permit(
     const rabbet_cuda_device_t* device, const rabbet_attention_staged_t* staged,
     CUfunction attend);
 // For tensors whose strides *parameters has: fills in what the survey needs,
-// and both launches' geometry; the survey's is empty without a mask. `size`: of
-// an element of the mask, in bytes. Returns the bytes of the survey.
+// and both launches' geometry; the survey's is empty without a mask. Returns
+// the bytes of the survey.
 size_t rabbet_attention_staged_launch(const rabbet_attention_staged_t* staged,
                                       const rabbet_attention_views_t* views,
                                       bool has_mask, attend_t* parameters,

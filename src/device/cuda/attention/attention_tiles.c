@@ -592,7 +592,7 @@ static bool tiles_counts(const tiles_kernel_t* kernel,
       kernel->at[3] < 0 ? 0 : views->mask.dims[0] * views->mask.dims[1];
   return heads <= INT32_MAX && rows / TILE_ROWS <= MOST_GRID &&
          masks <= MOST_GRID &&
-         rows / TILE_ROWS * (views->k.dims[2] / TILE_KEYS + 1) <=
+         (rows / TILE_ROWS + 1) * (views->k.dims[2] / TILE_KEYS + 1) <=
              INT32_MAX / rabbet_max_i64(1, masks);
 }
 

@@ -16,8 +16,8 @@
 // the mask is not read. Hidden keys count, if only for rows that keep nothing
 // else: a block with such rows begins again, and leaves out nothing.
 #include "device/cuda/attention/softmax.cuh"
+#include "device/cuda/products/arrival.cuh"
 #include "device/cuda/products/warpgroup.cuh"
-#include "device/cuda/programs/arrival.cuh"
 
 enum {
   GROUP = 128,         // threads
