@@ -241,7 +241,8 @@ def test_the_runtime_library_of_wheels_is_offered(
     toolkit = tmp_path / "toolkit"
     toolkit.mkdir()
     monkeypatch.setattr(_cudart, "_TOOLKITS", (str(toolkit),))
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site")])
+    # Before wheels that are installed here.
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
     monkeypatch.delenv("RABBET_CUDA_PATH", raising=False)
     import os

@@ -68,8 +68,8 @@ DEVICE bool leaves(mask_t x) {  // the score as it is
 
 extern "C" __global__ void __launch_bounds__(128)
     survey(const mask_t* mask, uint8_t* tiles, const attend_t p) {
-  enum { PACK = 4 };
   turn_t turn;
+  enum { PACK = 4 };
   uint32_t batch = blockIdx.z / p.survey_heads;
   uint32_t head = blockIdx.z % p.survey_heads;
   uint32_t row = blockIdx.y * ROWS, key = blockIdx.x * KEYS;
