@@ -447,7 +447,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "keys that others read": {"read": "k"},
     "values that others read": {"read": "v"},
 }
-# What is a view with one token moves elements of a prompt.
+# A transpose that is a view for one token moves elements of a prompt.
 PROMPTS: dict[str, dict[str, Any]] = {
     name: {"split": name} for name in SPLITS if name != "heads"
 } | {

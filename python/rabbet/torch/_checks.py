@@ -13,7 +13,7 @@ import sympy
 
 from .._errors import Error, FailedPreconditionError, UnsupportedError
 
-# What each class of SymPy's and torch's expressions computes.
+# Python's function for each class of expressions, SymPy's and torch's own.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Abs": abs,
     "Add": lambda *values: sum(values),

@@ -76,7 +76,7 @@ class Sizes:
     def _trace(self, size: Any, own: sympy.Symbol) -> None:
         if not isinstance(size, torch.SymInt):
             return
-        # What torch found out later about its symbol, such as its one value, replaces it.
+        # `expr` has what torch later put in the symbol's place, such as its only value.
         for expr in (size.node._expr, size.node.expr):
             if isinstance(expr, sympy.Symbol):
                 self.traced.setdefault(expr, own)

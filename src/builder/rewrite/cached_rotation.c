@@ -32,7 +32,7 @@ typedef struct cached_t {
   cached_table_t tables[TABLES];
 } cached_t;
 
-// What the layers of a network share.
+// The pass, and constants that the layers of a network share.
 typedef struct cached_pass_t {
   rabbet_build_t* build;
   // Constant tables, and what they are with the middle axes swapped.

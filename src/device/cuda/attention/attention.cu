@@ -170,12 +170,6 @@ typedef values_of<ELEMENT> values_t;
 typedef values_t::pack_type value_pack_t;
 enum { STEPS = TILE / values_t::KEYS };
 
-#ifdef MASK
-typedef MASK mask_t;
-#else
-typedef float mask_t;
-#endif
-
 struct tile_t {
   words4_t k[BLOCKS][CHUNKS];
   value_pack_t v[STEPS][SETS][values_t::ROWS];

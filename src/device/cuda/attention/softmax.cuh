@@ -1,9 +1,15 @@
 // Scores, masks and weights of an attention. The source that includes this file
-// defines BAND, CAP and ZERO_NAN (attention.cu).
+// defines MASK, BAND, CAP and ZERO_NAN (attention.cu).
 #pragma once
 
 #include "device/cuda/attention/attention_params.h"
 #include "device/cuda/programs/number.cuh"
+
+#ifdef MASK
+typedef MASK mask_t;
+#else
+typedef float mask_t;
+#endif
 
 // The maximum ignores NaN; the sum of the weights becomes NaN instead.
 DEVICE float highest(float a, float b) { return fmaxf(a, b); }

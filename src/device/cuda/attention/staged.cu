@@ -38,12 +38,6 @@ enum {
   SLOTS = 2,  // for tiles of keys, and for those of values
 };
 
-#ifdef MASK
-typedef MASK mask_t;
-#else
-typedef float mask_t;
-#endif
-
 // ---- The survey ------------------------------------------------------------
 
 enum { KEEPS_NONE = 0, KEEPS_SOME = 1, KEEPS_ALL = 2 };
@@ -209,7 +203,7 @@ DEVICE void begin_values(const weights_t& weights, shared_t values,
 
 // ---- A thread's rows -------------------------------------------------------
 
-// What a thread knows of its rows, which are `row` and row + 8.
+// The rows of a thread, `row` and row + 8, with their masks.
 struct rows_t {
   const mask_t* mask[2];
   uint32_t row, t;
@@ -438,24 +432,17 @@ DEVICE void count_stages(const stages_t& s) {
     count_arrivals(s.free + i * ARRIVAL_BYTES, WARPS);
 }
 
-// The place of a tile among all that the block reads: its slot, and how often
-// the slot was used before.
-struct turn_of_t {
-  uint32_t slot, use;
-};
-DEVICE turn_of_t turn_of(uint32_t number) {
-  turn_of_t turn = {number % SLOTS, number / SLOTS};
-  return turn;
-}
+// Tiles are numbered as the block reads them, and take turns in the slots:
+// number / SLOTS is how often the tile's slot was used before.
 DEVICE shared_t tile_at(shared_t slots, uint32_t number) {
-  return slots + turn_of(number).slot * TILE_BYTES;
+  return slots + number % SLOTS * TILE_BYTES;
 }
 // `kind`: 0 for keys, 1 for values.
 DEVICE shared_t barrier_at(shared_t barriers, int kind, uint32_t number) {
-  return barriers + (kind * SLOTS + turn_of(number).slot) * ARRIVAL_BYTES;
+  return barriers + (kind * SLOTS + number % SLOTS) * ARRIVAL_BYTES;
 }
 DEVICE void await_tile(const stages_t& s, int kind, uint32_t number) {
-  await_arrivals(barrier_at(s.full, kind, number), turn_of(number).use & 1);
+  await_arrivals(barrier_at(s.full, kind, number), number / SLOTS & 1);
   show_tensor_cores();
 }
 DEVICE void release_tile(const stages_t& s, int kind, uint32_t number) {
@@ -469,7 +456,7 @@ template <int PART_LINES>
 DEVICE void copy_tile(const stages_t& s, int kind, uint32_t number,
                       const ELEMENT* from, int64_t step, uint32_t tile,
                       uint32_t keys) {
-  uint32_t use = turn_of(number).use;
+  uint32_t use = number / SLOTS;
   if (use > 0) await_arrivals(barrier_at(s.free, kind, number), (use - 1) & 1);
   copy_rows<KEYS, PART_LINES>(tile_at(kind ? s.values : s.keys, number), from,
                               step, tile * KEYS, keys);
