@@ -268,16 +268,16 @@ class Bags(nn.Module):
     def forward(self, ids: torch.Tensor, starts: torch.Tensor, x: torch.Tensor) -> Any:
         """Bags of a vector of indices, of which some are empty."""
         weights = x.flatten()[: ids.shape[0]].sigmoid()
-        ends = torch.cat([starts, torch.full((1,), ids.shape[0])])
+        ends = torch.cat([starts, torch.full((1,), ids.shape[0], device=ids.device)])
         at = ids[: x.shape[0], None].expand(-1, 4).contiguous() % 3
-        begun = torch.ones(5, 4)
+        begun = torch.ones(5, 4, device=x.device)
         found = [
             begun.scatter_reduce(0, at, values, kind, include_self=itself)
             for kind in ("mean", "amax", "amin", "prod", "sum")
             for itself in (False, True)
             for values in (x, (x * 4).trunc())
         ]
-        edges = torch.tensor([-1.0, 0.0, 0.5, 1.5])
+        edges = torch.tensor([-1.0, 0.0, 0.5, 1.5], device=x.device)
         return (
             self.largest(ids, starts), self.mean(ids, ends), *found,
             self.sum(ids, starts, per_sample_weights=weights),
