@@ -90,7 +90,7 @@ WRITE_PIECES(gather_wide_large, gather_source, gather_t, 16, 1, int64_t)
 // ---- Elements
 
 // A thread writes GATHER_ELEMENTS elements, which lie blockDim.x apart, so that
-// their loads are in flight together.
+// their loads are in flight together, or one (spread).
 enum { GATHER_ELEMENTS = 4 };
 
 template <class I>
@@ -99,7 +99,8 @@ __device__ __forceinline__ void gather_each(const element<SIZE>::type* data,
                                             element<SIZE>::type* target,
                                             const gather_t& gather) {
   typedef element<SIZE>::type E;
-  I first = (I)blockIdx.x * (I)(blockDim.x * GATHER_ELEMENTS) + (I)threadIdx.x;
+  const int each = spread<GATHER_ELEMENTS>();
+  I first = (I)blockIdx.x * (I)(blockDim.x * each) + (I)threadIdx.x;
   I count = (I)gather.count;
   place_t<I> places[GATHER_ELEMENTS];
   bool inside[GATHER_ELEMENTS];
@@ -107,7 +108,7 @@ __device__ __forceinline__ void gather_each(const element<SIZE>::type* data,
 #pragma unroll
   for (int k = 0; k < GATHER_ELEMENTS; ++k) {
     I at = first + (I)(k * blockDim.x);
-    inside[k] = at < count;
+    inside[k] = k < each && at < count;
     places[k] = find_place<I>(gather, inside[k] ? at : 0);
   }
 #pragma unroll 1
@@ -126,7 +127,7 @@ __device__ __forceinline__ void gather_each(const element<SIZE>::type* data,
 #pragma unroll
   for (int k = 0; k < GATHER_ELEMENTS; ++k) {
     I at = first + (I)(k * blockDim.x);
-    if (at < count) target[at] = values[k];
+    if (k < each && at < count) target[at] = values[k];
   }
 }
 

@@ -84,10 +84,15 @@ rabbet_cuda_pieces_t rabbet_cuda_pieces(const rabbet_cuda_device_t* device,
   int64_t per_piece = WIDE / bytes;
   int64_t threads = RABBET_CUDA_THREADS;
   int64_t all = rabbet_ceildiv(count + per_piece - 1, per_piece);
-  // Small tensors get small blocks, so that all multiprocessors have work.
+  // Small tensors get small blocks, so that all multiprocessors have work; at
+  // last blocks of one warp, whose threads write one piece each (pieces.cuh).
   while (threads > 64 && rabbet_ceildiv(all, threads * pieces) <
                              2 * (int64_t)device->multiprocessors)
     threads /= 2;
+  if (rabbet_ceildiv(all, threads * pieces) < device->multiprocessors) {
+    threads = 32;
+    pieces = 1;
+  }
   return (rabbet_cuda_pieces_t){
       .is_large = is_large,
       .blocks = (unsigned)rabbet_ceildiv(all, threads * pieces),
@@ -266,9 +271,16 @@ void rabbet_cuda_move_window(const rabbet_cuda_mover_t* mover,
       rabbet_cuda_pieces(mover->device, count, window->size, pieces, large);
   move->has_wide = move_can_be_wide(mover, window);
   if (!move->has_wide) {
-    move->is_single = !large && !move->narrow_parameters.is_joined &&
-                      window->unit == window->size &&
-                      count < INT32_MAX - RABBET_CUDA_THREADS * MOVE_ELEMENTS;
+    const move_t* narrow = &move->narrow_parameters;
+    bool is_short = narrow->row.divisor * window->size < WIDE;
+    bool is_apart = !narrow->is_joined && window->unit == window->size;
+    if (!large && (is_short || is_apart) &&
+        count < INT32_MAX - RABBET_CUDA_THREADS * MOVE_ELEMENTS) {
+      // As pieces of one element.
+      move->is_single = true;
+      move->narrow =
+          rabbet_cuda_pieces(mover->device, count, WIDE, MOVE_ELEMENTS, large);
+    }
     return;
   }
   move_set(window, source_count, WIDE, !large, &move->wide_parameters);
@@ -323,12 +335,7 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
   rabbet_cuda_launch_t launch = {.function = functions[pieces->is_large],
                                  .grid = {pieces->blocks, 1, 1},
                                  .block = {pieces->threads, 1, 1}};
-  if (move->is_single) {
-    launch.function = mover->elements;
-    launch.grid[0] =
-        (unsigned)rabbet_ceildiv(move->narrow_parameters.count,
-                                 (int64_t)pieces->threads * MOVE_ELEMENTS);
-  }
+  if (move->is_single) launch.function = mover->elements;
   void* parameters[] = {
       &source, &target, &fill,
       (void*)(is_wide ? &move->wide_parameters : &move->narrow_parameters)};

@@ -136,7 +136,7 @@ MOVE_KERNEL(move_narrow_large, SIZE, MOVE_PIECES_LARGE, int64_t)
 MOVE_KERNEL(move_wide_large, 16, MOVE_PIECES_LARGE, int64_t)
 
 // For outputs without neighbours that are neighbours in the source, too. A
-// thread moves MOVE_ELEMENTS elements, which lie blockDim.x apart.
+// thread moves MOVE_ELEMENTS elements, which lie blockDim.x apart, or one.
 extern "C" __global__ void __launch_bounds__(256)
     move_elements(const element<SIZE>::type* source,
                   element<SIZE>::type* target,
@@ -145,12 +145,13 @@ extern "C" __global__ void __launch_bounds__(256)
   turn_t turn;
   typedef element<SIZE>::type E;
   move_source<SIZE, int32_t> locate = {source, filling, move};
-  int32_t begin =
-      (int32_t)(blockIdx.x * blockDim.x * MOVE_ELEMENTS + threadIdx.x);
+  const int each = spread<MOVE_ELEMENTS>();
+  int32_t begin = (int32_t)(blockIdx.x * blockDim.x * each + threadIdx.x);
   int32_t count = (int32_t)move.count;
   E values[MOVE_ELEMENTS];
 #pragma unroll
   for (int i = 0; i < MOVE_ELEMENTS; ++i) {
+    if (i >= each) continue;
     int32_t at = begin + i * (int32_t)blockDim.x;
     const E* from = at < count ? locate.place(at) : 0;
     values[i] = E();
@@ -163,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
   for (int i = 0; i < MOVE_ELEMENTS; ++i) {
     int32_t at = begin + i * (int32_t)blockDim.x;
-    if (at < count) target[at] = values[i];
+    if (i < each && at < count) target[at] = values[i];
   }
 }
 

@@ -38,7 +38,7 @@ typedef struct rabbet_cuda_pieces_t {
 } rabbet_cuda_pieces_t;
 
 // The geometry for `count` elements of `bytes` bytes; a thread writes `pieces`
-// pieces.
+// pieces, or one if the tensor is small.
 rabbet_cuda_pieces_t rabbet_cuda_pieces(const rabbet_cuda_device_t* device,
                                         int64_t count, int64_t bytes,
                                         int pieces, bool is_large);
@@ -60,7 +60,7 @@ typedef struct rabbet_cuda_move_t {
   rabbet_cuda_pieces_t narrow, wide;
   move_t narrow_parameters, wide_parameters;
   bool has_wide;
-  bool is_single;  // narrow: elements are not neighbours in the source
+  bool is_single;  // narrow: element by element
   // TILES: log2 of an element's bytes; the sides that may be accessed by words.
   int tile_log;
   int32_t tile_wide;

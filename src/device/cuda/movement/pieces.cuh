@@ -133,9 +133,16 @@ __device__ __forceinline__ void store_piece(const piece_t& piece, void* to) {
 
 enum { PIECES_THREADS = 256 };  // at most
 
-// Each thread writes `PIECES` pieces. A target that is not aligned to 16 bytes
-// begins inside the first piece. `count`: elements of the target. All threads
-// of the block must call it.
+// What each thread of a block writes, of at most MOST: blocks of one warp are
+// those of small targets, whose elements must be spread over many blocks.
+template <int MOST>
+__device__ __forceinline__ int spread() {
+  return blockDim.x > 32 ? MOST : 1;
+}
+
+// Each thread writes `PIECES` pieces, or one (spread). A target that is not
+// aligned to 16 bytes begins inside the first piece. `count`: elements of the
+// target. All threads of the block must call it.
 template <int BYTES, int PIECES, class I, class L>
 __device__ __forceinline__ void write_pieces(
     const L& locate, typename element<BYTES>::type* target, I count) {
@@ -147,7 +154,8 @@ __device__ __forceinline__ void write_pieces(
     if (threadIdx.x == 0) rests = 0;
     __syncthreads();
   }
-  I begin = (I)blockIdx.x * (I)(blockDim.x * PIECES * N) -
+  const int each = spread<PIECES>();
+  I begin = (I)blockIdx.x * (I)(blockDim.x * each * N) -
             (I)((uint64_t)target % 16 / BYTES);
   piece_t pieces[PIECES];
   uint32_t whole = 0;
@@ -156,7 +164,7 @@ __device__ __forceinline__ void write_pieces(
     uint32_t number = threadIdx.x + i * blockDim.x;
     I at = begin + (I)(number * N);
     const E* from = 0;
-    if (at >= count) continue;
+    if (i >= each || at >= count) continue;
     bool found = N == 1 || (at >= 0 && at + N <= count && locate.run(at, from));
     if (N == 1) from = locate.place(at);
     if (found) {
