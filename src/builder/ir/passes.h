@@ -184,6 +184,9 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_concatenation;
 // A gather with one constant index is a slice (rules_gather.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gathered_part;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_neutral;
+// What repeats a constant along axes moves behind the layer
+// (rules_expansion.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_expansion;
 // Rolls and circular padding become slices that wrap (rules_wrap.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_wrapped_parts;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_wrapped_slices;

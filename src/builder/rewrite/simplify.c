@@ -11,9 +11,11 @@ static const struct {
     {RABBET_OP_CAST, rabbet_rule_identity},
     {RABBET_OP_CAST, rabbet_rule_packed_cast},
     {RABBET_OP_CAST, rabbet_rule_narrow},
+    {RABBET_OP_CAST, rabbet_rule_expansion},
     {RABBET_OP_SHUFFLE, rabbet_rule_shuffle},
     {RABBET_OP_SHUFFLE, rabbet_rule_quantized_view},
     {RABBET_OP_SHUFFLE, rabbet_rule_transposed_normalization},
+    {RABBET_OP_SHUFFLE, rabbet_rule_expansion},
     {RABBET_OP_SLICE, rabbet_rule_slice},
     {RABBET_OP_SLICE, rabbet_rule_wrapped_slices},
     {RABBET_OP_SLICE, rabbet_rule_cropped_convolution},
@@ -27,6 +29,9 @@ static const struct {
     {RABBET_OP_ELEMENTWISE, rabbet_rule_rotation},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_affine},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_gelu},
+    {RABBET_OP_ELEMENTWISE, rabbet_rule_expansion},
+    {RABBET_OP_UNARY, rabbet_rule_expansion},
+    {RABBET_OP_ACTIVATION, rabbet_rule_expansion},
     {RABBET_OP_QUANTIZE, rabbet_rule_blocks},
     {RABBET_OP_QUANTIZE, rabbet_rule_quantize},
     {RABBET_OP_QUANTIZE, rabbet_rule_requantize},
@@ -34,8 +39,10 @@ static const struct {
     {RABBET_OP_DEQUANTIZE, rabbet_rule_quantize},
     {RABBET_OP_CONVOLUTION, rabbet_rule_padding},
     {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_matrix},
+    {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_expansion},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask_range},
+    {RABBET_OP_SOFTMAX, rabbet_rule_expansion},
 };
 
 #define SIMPLIFY_MAX_ROUNDS 32

@@ -805,6 +805,51 @@ static void mask_is_added(void** state) {
   }
 }
 
+// What repeats a constant that is too large to be kept repeated: layers of
+// constants are computed before it, and a layer with another operand of these
+// extents does without it. A softmax along the repeated axis must stay.
+static void repeated_constants(void** state) {
+  (void)state;
+  enum { BATCH = 4, ROWS = 300 };
+  for (int along = 0; along < 2; ++along) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(BATCH, 8, ROWS));
+    rabbet_tensor_t* repeated =
+        net_add(&net, "repeat",
+                (net_layer_t){.op = "slice",
+                              .inputs = {WEIGHTS(&net, 1, ROWS, ROWS)},
+                              .input_count = 1,
+                              .attrs = {INTS_ATTR("start", 0, 0, 0),
+                                        INTS_ATTR("shape", BATCH, ROWS, ROWS),
+                                        INTS_ATTR("stride", 0, 1, 1)},
+                              .attr_count = 3});
+    rabbet_tensor_t* product =
+        net_add(&net, "linear",
+                (net_layer_t){.op = "matrix_multiply",
+                              .inputs = {repeated, WEIGHTS(&net, 1, ROWS, 8)},
+                              .input_count = 2});
+    product = net_binary(&net, "bias", "SUM", product, WEIGHTS(&net, 1, 1, 8));
+    product = TRANSPOSE(&net, "turn",
+                        net_activation(&net, "relu", "RELU", product), 0, 2, 1);
+    product = net_add(&net, "shares",
+                      (net_layer_t){.op = "softmax",
+                                    .inputs = {product},
+                                    .input_count = 1,
+                                    .attrs = {INT_ATTR("axes", along ? 1 : 4)},
+                                    .attr_count = 1});
+    net_output(&net, net_binary(&net, "mixed", "PROD", x, product), "y");
+    EXPECT_STEPS(check_network(&net, 0, 1e-5), along ? 2 : 1);
+    static const char* const names[] = {"repeat", "linear", "bias", "relu"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+      expect_report(&net, names[i], false);
+    expect_report(&net, "shares", along);
+    // The result for one position of the batch.
+    expect_report(&net, "constants 9.4 KiB", true);
+    net_end(&net);
+  }
+}
+
 static void duplicates_and_constants(void** state) {
   (void)state;
   net_t net = net_begin(0, rabbet_allocator_system());
@@ -892,6 +937,7 @@ int main(void) {
       cmocka_unit_test(padding_goes_into_convolution),
       cmocka_unit_test(crop_goes_into_convolution),
       cmocka_unit_test(mask_is_added),
+      cmocka_unit_test(repeated_constants),
       cmocka_unit_test(duplicates_and_constants),
       cmocka_unit_test(shape_arithmetic),
   };
