@@ -305,6 +305,25 @@ class Strided(nn.Module):
         return windows, inner, moved, F.adaptive_avg_pool1d(y, 3)
 
 
+class Repeated(nn.Module):
+    """Constants repeated along the batch before layers of constants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.randn(1, 6, 6, 3))
+        self.linear = nn.Linear(3, 2)
+        self.gate = nn.Parameter(torch.randn(2))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Shares by place mixed with shares by content, as in ConViT."""
+        places = self.linear(self.places.expand(x.shape[0], -1, -1, -1))
+        shares = places.permute(0, 3, 1, 2).softmax(dim=-1)
+        gate = self.gate.sigmoid().view(1, -1, 1, 1)
+        content = torch.stack([x @ x.mT, x @ x.exp().mT], 1).softmax(-1)
+        mixed = (1 - gate) * content + gate * shares
+        return mixed / mixed.sum(-1, keepdim=True), shares.transpose(0, 1).relu()
+
+
 CASES = {
     "conv": Case(Conv, lambda b, s: (_images(b, s),), ({0: B},)),
     "transformer": Case(
@@ -342,6 +361,7 @@ CASES = {
         ({0: "2s"}, None, {0: S}),
     ),
     "strided": Case(Strided, lambda b, s: (torch.randn(b, 6, 8),), ({0: B},)),
+    "repeated": Case(Repeated, lambda b, s: (torch.randn(b, 6, 8),), ({0: B},)),
     "stateful": Case(Stateful, lambda b, s: (torch.randn(b, 2),), ({0: B},)),
 }  # fmt: skip
 
