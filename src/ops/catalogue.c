@@ -22,6 +22,13 @@ const rabbet_op_t* rabbet_op_find(const char* name) {
   return NULL;
 }
 
+rabbet_op_id_t rabbet_op_id(const rabbet_op_t* op) {
+  int id = 0;
+  while (id < RABBET_OP_COUNT && catalogue_ops[id] != op)
+    ++id;
+  return (rabbet_op_id_t)id;
+}
+
 const rabbet_op_operand_t* rabbet_op_input(const rabbet_op_t* op,
                                            size_t index) {
   if (index < op->input_count) return &op->inputs[index];

@@ -8,6 +8,7 @@ static void descriptors_are_complete(void** state) {
     const rabbet_op_t* op = rabbet_op_get((rabbet_op_id_t)i);
     assert_ptr_equal(rabbet_op_find(op->name), op);
     assert_true(rabbet_op_is(op, (rabbet_op_id_t)i));
+    assert_int_equal(rabbet_op_id(op), i);
     assert_non_null(op->layer_type);
     bool is_structure = op->flags & RABBET_OP_STRUCTURE;
     assert_true(is_structure || op->output_count >= 1);

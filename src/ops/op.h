@@ -162,6 +162,7 @@ typedef enum rabbet_op_id_t {
 RABBET_PRIVATE_API const rabbet_op_t* rabbet_op_get(rabbet_op_id_t id);
 // NULL if there is none of that name.
 RABBET_PRIVATE_API const rabbet_op_t* rabbet_op_find(const char* name);
+RABBET_PRIVATE_API rabbet_op_id_t rabbet_op_id(const rabbet_op_t* op);
 // Compare descriptors by address: op == rabbet_op_get(RABBET_OP_CONVOLUTION).
 static inline bool rabbet_op_is(const rabbet_op_t* op, rabbet_op_id_t id) {
   return op == rabbet_op_get(id);

@@ -1,4 +1,5 @@
-// Common subexpressions.
+// Common subexpressions. Small constants are the same where their elements are,
+// as exporters write a number for each of its readers.
 
 #include <assert.h>
 #include <string.h>
@@ -7,6 +8,32 @@
 #include "base/map.h"
 #include "base/strbuf.h"
 #include "builder/ir/passes.h"
+
+// Larger ones are told apart by their values.
+#define SUBEXPRESSION_CONSTANT ((size_t)4 << 10)
+
+// Appends the elements of a small constant, and what they mean. False, with
+// nothing appended, for other values.
+static bool subexpression_constant(const rabbet_ir_t* ir,
+                                   const rabbet_ir_value_t* value,
+                                   rabbet_strbuf_t* key) {
+  size_t bytes = 0;
+  if (!value->constant || value->is_deferred || value->producer ||
+      value->ranged || value->scale_of || value->range > 0)
+    return false;
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  rabbet_status_t status =
+      rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes);
+  if (!rabbet_is_ok(status) || bytes > SUBEXPRESSION_CONSTANT) {
+    rabbet_status_ignore(status);
+    return false;
+  }
+  const int64_t type[] = {-2, value->dtype, dims.rank};
+  rabbet_strbuf_append(key, type, sizeof(type));
+  rabbet_strbuf_append(key, dims.d, (size_t)dims.rank * sizeof(*dims.d));
+  rabbet_strbuf_append(key, value->constant, bytes);
+  return true;
+}
 
 static void subexpression_attr(const rabbet_attr_t* attr,
                                rabbet_strbuf_t* key) {
@@ -22,8 +49,12 @@ static void subexpression_key(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* node,
                               rabbet_strbuf_t* key) {
   rabbet_strbuf_append(key, &node->op, sizeof(node->op));
-  rabbet_strbuf_append(key, node->inputs,
-                       node->input_count * sizeof(*node->inputs));
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
+    if (input && subexpression_constant(ir, input, key)) continue;
+    int64_t id = node->inputs[i];
+    rabbet_strbuf_append(key, &id, sizeof(id));
+  }
   for (size_t i = 0; i < node->op->attr_count; ++i)
     subexpression_attr(&node->attrs[i], key);
   for (size_t i = 0; i < node->output_count; ++i) {

@@ -15,12 +15,10 @@ static rabbet_status_t masks_copy(rabbet_build_t* build,
   rabbet_ir_node_t* copies[RABBET_FUSE_MASK_MAX];
   for (size_t i = 0; i < count; ++i) {
     const rabbet_ir_node_t* node = makers[i];
-    rabbet_op_id_t op = RABBET_OP_COUNT;
-    for (int id = 0; id < RABBET_OP_COUNT; ++id)
-      if (rabbet_op_is(node->op, (rabbet_op_id_t)id)) op = (rabbet_op_id_t)id;
-    RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-        ir, op, node->name, node->attrs, node->op->attr_count, node->inputs,
-        node->input_count, reader, &copies[i]));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_ir_add_node(ir, rabbet_op_id(node->op), node->name, node->attrs,
+                           node->op->attr_count, node->inputs,
+                           node->input_count, reader, &copies[i]));
     for (size_t m = 0; m < i; ++m)
       for (size_t k = 0; k < node->input_count; ++k)
         if (node->inputs[k] == makers[m]->outputs[0])

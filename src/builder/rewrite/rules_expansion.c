@@ -53,8 +53,7 @@ static bool expansion_passes(const rabbet_ir_node_t* node, int32_t axis,
     int64_t along = rabbet_ir_int(node, "axes");
     return along != 0 && (along >> axis & 1) == 0;
   }
-  if (rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY))
-    return axis < rank - 2;
+  if (rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY)) return axis < rank - 2;
   return true;
 }
 
@@ -93,9 +92,9 @@ static rabbet_status_t expansion_repeat(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_constant(ir->graph, rank, &like.shape.d[0]));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, node->name, &sizes));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_copy(&build->arena, shape->d, (size_t)rank * sizeof(*values),
-                        (void**)&values));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, shape->d,
+                                           (size_t)rank * sizeof(*values),
+                                           (void**)&values));
   sizes->values = values;
   sizes->value_count = (size_t)rank;
   const rabbet_attr_t attrs[] = {
@@ -113,13 +112,6 @@ static rabbet_status_t expansion_repeat(rabbet_build_t* build,
                             3, node, out_node);
 }
 
-static rabbet_op_id_t expansion_op(const rabbet_op_t* op) {
-  int id = 0;
-  while (!rabbet_op_is(op, (rabbet_op_id_t)id))
-    ++id;
-  return (rabbet_op_id_t)id;
-}
-
 // The layer of the operands before they are repeated, and its result repeated.
 static rabbet_status_t expansion_sink(rabbet_build_t* build,
                                       rabbet_ir_node_t* node,
@@ -127,8 +119,8 @@ static rabbet_status_t expansion_sink(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   rabbet_ir_node_t *made = NULL, *repeat = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-      ir, expansion_op(node->op), node->name, node->attrs, node->op->attr_count, inputs,
-      node->input_count, node, &made));
+      ir, rabbet_op_id(node->op), node->name, node->attrs, node->op->attr_count,
+      inputs, node->input_count, node, &made));
   const rabbet_ir_value_t* small = rabbet_ir_output(ir, made, 0);
   const rabbet_shape_t* shape = &rabbet_ir_output(ir, node, 0)->shape;
   bool fits = small->shape.rank == shape->rank;
@@ -158,8 +150,8 @@ static void expansion_absorb(rabbet_ir_t* ir, rabbet_ir_node_t* node,
     const rabbet_ir_value_t* other = rabbet_ir_input(ir, node, 1 - i);
     bool fits = source && other->shape.rank == shape->rank;
     for (int32_t k = 0; k < shape->rank && fits; ++k)
-      fits = source->shape.d[k] == shape->d[k] ||
-             other->shape.d[k] == shape->d[k];
+      fits =
+          source->shape.d[k] == shape->d[k] || other->shape.d[k] == shape->d[k];
     if (!fits) continue;
     rabbet_ir_set_input(ir, node, i, source->id);
     *changed = true;

@@ -858,18 +858,23 @@ static void duplicates_and_constants(void** state) {
   rabbet_tensor_t* t = TRANSPOSE(&net, "t", w, 1, 0);
   rabbet_tensor_t* back = TRANSPOSE(&net, "back", t, 1, 0);
   rabbet_tensor_t* both[2];
-  for (int i = 0; i < 2; ++i)
-    both[i] = net_add(
-        &net, i ? "mm1" : "mm0",
-        (net_layer_t){
-            .op = "matrix_multiply", .inputs = {x, back}, .input_count = 2});
+  for (int i = 0; i < 2; ++i) {
+    // Each has a number of its own, which is the same.
+    rabbet_tensor_t* scaled = net_binary(&net, i ? "scaled1" : "scaled0", "POW",
+                                         x, net_scalar(&net, 2, 2));
+    both[i] = net_add(&net, i ? "mm1" : "mm0",
+                      (net_layer_t){.op = "matrix_multiply",
+                                    .inputs = {scaled, back},
+                                    .input_count = 2});
+  }
   net_output(
       &net,
       net_binary(&net, "sum", "SUM", net_activation(&net, "a", "RELU", both[0]),
                  net_activation(&net, "b", "TANH", both[1])),
       "y");
-  EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
+  EXPECT_STEPS(check_network(&net, 0, 1e-5), 2);
   expect_report(&net, "mm1", false);
+  expect_report(&net, "scaled1", false);
   net_end(&net);
 }
 
