@@ -163,7 +163,8 @@ static void joint_products(conformance_t* t) {
   kernel_case_output(c, chain(t, y));
 }
 
-// Rows for tiles of tensor cores and a chain behind them.
+// Rows for tiles of tensor cores and a chain behind them; a few products have
+// tiles for each multiprocessor of a large GPU.
 static void tiled_products(conformance_t* t) {
   kernel_case_t* c = &t->c;
   static const int64_t rows[] = {9, 16, 33, 48, 70}, columns[] = {64, 72, 200},
@@ -177,6 +178,7 @@ static void tiled_products(conformance_t* t) {
           n = conformance_one_of(t, columns, 3);
   int64_t k = conformance_one_of(t, inner, 4), op = conformance_random(t, 2);
   int64_t batch = conformance_chance(t, 3) ? 2 : 1;
+  if (conformance_chance(t, 8)) m = 1100, n = 1032, k = 72, batch = 1;
   bool shared = batch == 1 || conformance_chance(t, 2);
   rabbet_attr_t attrs[] = {conformance_int(t, "op1", op)};
   int32_t inputs[] = {

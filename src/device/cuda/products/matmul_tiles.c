@@ -1,6 +1,7 @@
-// Products of 8 to 512 rows, and any chain of element-wise layers after them,
+// Products of 8 to 2048 rows, and any chain of element-wise layers after them,
 // by kernels of our own: transformers at small batches, where cuBLASLt takes
-// several times as long as reading the weights.
+// several times as long as reading the weights, and at larger ones, where it
+// lacks the layers after the product.
 //
 // Bound by latency, and by how much of a and b each multiprocessor reads. So
 // tiles are small enough that every multiprocessor has one. If there are too
@@ -18,7 +19,7 @@
 
 // Products from TILES_FEW to TILES_MOST rows are offered; gemv.c has those of
 // fewer rows. TILES_SHORT: the least k.
-enum { TILES_FEW = 8, TILES_MOST = 512, TILES_SHORT = 64 };
+enum { TILES_FEW = 8, TILES_MOST = 2048, TILES_SHORT = 64 };
 
 // A tactic is an index into the table.
 static const tiles_tactic_t tiles_tactics[] = {
@@ -28,6 +29,9 @@ static const tiles_tactic_t tiles_tactics[] = {
     {128, 48, 4, 2, TILES_K},
     {64, 64, 4, 2, TILES_COLUMNS},
     {128, 64, 4, 3, TILES_COLUMNS},
+    {128, 64, 3, 1, TILES_K | TILES_COLUMNS},
+    {128, 96, 3, 1, TILES_K},
+    {128, 128, 3, 1, TILES_K | TILES_COLUMNS},
 };
 enum { TILES_TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };
 
@@ -72,13 +76,15 @@ static int64_t tiles_blocks(const tiles_tactic_t* t,
 
 // Compiling a variant takes a second, so only those are offered that keep half
 // of the GPU busy and need at most two waves, unless all variants have few
-// blocks.
+// blocks. `resident`: blocks that a multiprocessor has at once.
 static bool tiles_fits(const rabbet_cuda_device_t* device,
                        const tiles_tactic_t* t, const rabbet_matmul_shape_t* s,
                        bool along_columns) {
   int64_t blocks = tiles_blocks(t, s), most = device->multiprocessors;
+  int64_t resident = t->parts > 1 ? 1 : device->shared_bytes / tiles_shared(t);
   return (t->along & (along_columns ? TILES_COLUMNS : TILES_K)) != 0 &&
-         2 * blocks >= most && blocks <= rabbet_max_i64(2 * most, 64) &&
+         2 * blocks >= most &&
+         blocks <= rabbet_max_i64(2 * resident * most, 64) &&
          t->parts <= rabbet_ceildiv(s->k, (int64_t)TILES_INNER) &&
          tiles_shared(t) <= device->shared_bytes;
 }

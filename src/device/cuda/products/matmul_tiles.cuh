@@ -33,6 +33,10 @@ enum {
   PITCH = COLUMNS + 8,
   WIDTH = 4,  // elements that a thread finishes at once
   PIECES = (OWN_ROWS * COLUMNS / WIDTH + THREADS - 1) / THREADS,
+  // Blocks of a multiprocessor; and whether threads have registers for the
+  // epilogue's operands beside the sums.
+  RESIDENT = PARTS == 1 && 2 * STAGES * STAGE <= 224 << 10 ? 2 : 1,
+  EARLY = RESIDENT == 1 || PIECES <= 8,
 };
 
 // ---- Stages ----------------------------------------------------------------
@@ -236,7 +240,8 @@ struct operands_t {
   words_t v[PIECES][OPERANDS + 1];
 };
 
-// Starts the loads of the epilogue's operands before the products are done.
+// Starts the loads of the epilogue's operands, before the products are done
+// where registers allow it.
 DEVICE void fetch_operands(const tiles_t& p, const block_t& b,
                            operands_t& operands) {
 #pragma unroll
@@ -326,7 +331,8 @@ DEVICE product_t begin_product(const tiles_t& p) {
   extern __shared__ __align__(1024) chunk_t memory[];
   product_t x;
   x.shared = shared_address(memory);
-  x.parts = (float*)(memory + STAGES * STAGE / sizeof(chunk_t));
+  x.parts =
+      (float*)(memory + (PARTS > 1 ? STAGES * STAGE / sizeof(chunk_t) : 0));
   x.block = find_block(p);
   int32_t k = x.block.first * TILES_INNER, column = x.block.column;
   x.a = find_rows(p, x.block, k);
@@ -352,15 +358,17 @@ DEVICE void end_product(const tiles_t& p, const product_t& x) {
     }
     commit_copies();
   }
-  if (WHOLE) fetch_operands(p, x.block, operands);
+  if (WHOLE && EARLY) fetch_operands(p, x.block, operands);
   multiply_stages<WHOLE>(x.shared, x.a, x.b, x.block.count, sums);
+  if (PARTS == 1) __syncthreads();  // the sums go where the stages were
   share_sums(x.parts, x.block, sums);
+  if (WHOLE && !EARLY) fetch_operands(p, x.block, operands);
   write_sums<WHOLE>(x.parts, p, x.block, operands);
 }
 
 // Lets the next kernel begin at once, since it may be such a product, which can
 // already load its b.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     tiles(const __grid_constant__ tiles_t p) {
   product_t product = begin_product<true>(p);
   { turn_t turn; }

@@ -2,6 +2,7 @@
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_TILES_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_TILES_H_
 
+#include "base/math.h"
 #include "core/view.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/products/matmul_tiles_params.h"
@@ -23,12 +24,14 @@ static inline int64_t tiles_threads(const tiles_tactic_t* t) {
   return (int64_t)2 * t->rows;
 }
 
-// Shared memory of a block, in bytes: its stages and its partial sums.
+// Shared memory of a block, in bytes: its stages and its partial sums, which
+// take the stages' place if the block needs no other's.
 static inline int64_t tiles_shared(const tiles_tactic_t* t) {
   int64_t stage = (int64_t)(t->rows + t->columns) * TILES_INNER * TILES_ELEMENT;
   int64_t rows = rabbet_ceildiv((int64_t)t->rows / 8, (int64_t)t->parts) * 8;
-  int64_t sums = t->parts * rows * (t->columns + 8);
-  return t->stages * stage + sums * (int64_t)sizeof(float);
+  int64_t sums = t->parts * rows * (t->columns + 8) * (int64_t)sizeof(float);
+  if (t->parts == 1) return rabbet_max_i64(t->stages * stage, sums);
+  return t->stages * stage + sums;
 }
 
 // Lets the kernels of a tactic have its shared memory.

@@ -77,7 +77,29 @@ static const product_t products[] = {
      0,
      "64 x 64 x 4",
      {"cuLaunchKernelEx tiles, grid 4 1 2", "cluster 4 1 1"}},
+    // Many rows: the sums take the place of the stages.
+    {BF16,
+     1,
+     {2, {520, 328}},
+     {2, {136, 328}},
+     0,
+     "128 x 96 x 1",
+     {"cuLaunchKernelEx tiles, grid 2 5 1", ""}},
+    {F16,
+     0,
+     {2, {600, 136}},
+     {2, {136, 200}},
+     0,
+     "128 x 128 x 1",
+     {"cuLaunchKernelEx tiles, grid 2 5 1", ""}},
     // Addresses that are no vector's.
+    {F16,
+     1,
+     {2, {520, 136}},
+     {2, {72, 136}},
+     1,
+     "128 x 64 x 1",
+     {"cuLaunchKernelEx tiles_single, grid 2 5 1", ""}},
     {BF16,
      1,
      {2, {12, 264}},
@@ -147,7 +169,7 @@ static void not_offered(void** state) {
   static const product_t others[] = {
       {F16, 1, {2, {8, 64}}, {2, {64, 64}}, 0, NULL, {NULL}},
       {F16, 1, {2, {16, 65}}, {2, {64, 65}}, 0, NULL, {NULL}},
-      {F16, 1, {2, {1000, 64}}, {2, {64, 64}}, 0, NULL, {NULL}},
+      {F16, 1, {2, {3000, 64}}, {2, {64, 64}}, 0, NULL, {NULL}},
       {RABBET_DTYPE_FLOAT, 1, {2, {16, 64}}, {2, {64, 64}}, 0, NULL, {NULL}},
   };
   const kernel_case_filter_t filter = {.kernel = "cuda.matmul.tiles"};
