@@ -7,14 +7,37 @@
 
 typedef ELEMENT T;
 
-// The input position that tap `tap` reads for output position `at`; -1: none.
+template <int A, int B>
+struct common_factor {
+  enum { IS = common_factor<B, A % B>::IS };
+};
+template <int A>
+struct common_factor<A, 0> {
+  enum { IS = A };
+};
+
+// The taps of an axis that read anything for an output position: of a window
+// as long as its stride, one.
 template <int STRIDE, int DILATION>
-DEVICE int32_t find_source(const deconvolution_t& p, int axis, int32_t at,
-                           int32_t tap) {
-  int32_t place = at + p.pre[axis] - tap * DILATION;
-  if (place < 0 || place % STRIDE != 0) return -1;
-  return place / STRIDE < p.in[axis] ? place / STRIDE : -1;
-}
+struct taps_t {
+  enum { STEP = STRIDE / common_factor<STRIDE, DILATION>::IS };
+  int32_t place, in, end;
+
+  __device__ __forceinline__ taps_t(const deconvolution_t& p, int axis,
+                                    int32_t at)
+      : place(at + p.pre[axis]), in(p.in[axis]), end(p.window[axis]) {}
+  __device__ __forceinline__ int32_t first() const {
+    if (DILATION == 1) return place % STRIDE;
+    int32_t tap = 0;
+    while (tap < STEP && (place - tap * DILATION) % STRIDE != 0) ++tap;
+    return tap < STEP ? tap : end;
+  }
+  // The input position that such a tap reads; -1: none.
+  __device__ __forceinline__ int32_t source(int32_t tap) const {
+    int32_t from = place - tap * DILATION;
+    return from >= 0 && from / STRIDE < in ? from / STRIDE : -1;
+  }
+};
 
 // Adds the products of one tap, over all channels, to the sums of MAPS maps.
 template <int MAPS>
@@ -45,6 +68,9 @@ DEVICE void make_planes(const T* x, const T* w, const T* bias, T* y,
   int64_t in_size = (int64_t)p.in[0] * p.in[1] * p.in[2];
   int64_t taps = (int64_t)p.window[0] * p.window[1] * p.window[2];
   int32_t sets = p.maps / MAPS * p.groups;
+  const taps_t<STRIDE_D, DILATION_D> down(p, 0, at_d);
+  const taps_t<STRIDE_H, DILATION_H> along(p, 1, at_h);
+  const taps_t<STRIDE_W, DILATION_W> across(p, 2, at_w);
   for (int64_t plane = blockIdx.y; plane < p.planes; plane += gridDim.y) {
     int64_t batch = plane / sets;
     int32_t map = (int32_t)(plane - batch * sets) * MAPS;
@@ -57,16 +83,16 @@ DEVICE void make_planes(const T* x, const T* w, const T* bias, T* y,
     for (int m = 0; m < MAPS; ++m)
       sums[m] = HAS_BIAS ? to_float(bias[map + m]) : 0.0f;
 #pragma unroll 1
-    for (int d = 0; d < p.window[0]; ++d) {
-      int32_t z = find_source<STRIDE_D, DILATION_D>(p, 0, at_d, d);
+    for (int d = down.first(); d < down.end; d += down.STEP) {
+      int32_t z = down.source(d);
       if (z < 0) continue;
 #pragma unroll 1
-      for (int h = 0; h < p.window[1]; ++h) {
-        int32_t i = find_source<STRIDE_H, DILATION_H>(p, 1, at_h, h);
+      for (int h = along.first(); h < along.end; h += along.STEP) {
+        int32_t i = along.source(h);
         if (i < 0) continue;
 #pragma unroll 1
-        for (int v = 0; v < p.window[2]; ++v) {
-          int32_t k = find_source<STRIDE_W, DILATION_W>(p, 2, at_w, v);
+        for (int v = across.first(); v < across.end; v += across.STEP) {
+          int32_t k = across.source(v);
           if (k < 0) continue;
           int64_t tap = ((int64_t)d * p.window[1] + h) * p.window[2] + v;
           add_tap<MAPS>(p, from + ((int64_t)z * p.in[1] + i) * p.in[2] + k,
