@@ -34,6 +34,9 @@ enum {
   // Its products of few rows may have their rows' RMS normalization in their
   // kernel, and a second product of the same rows.
   RABBET_DEVICE_JOINT_PRODUCTS = 1 << 7,
+  // Its products are as fast with the constant as first factor: better than
+  // with a transpose behind them.
+  RABBET_DEVICE_TURNED_PRODUCTS = 1 << 8,
 };
 
 #define RABBET_DEVICE_LOOP_STATE 16

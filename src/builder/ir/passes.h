@@ -198,6 +198,7 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_padding;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_cropped_convolution;
 // Transposes go into matrix products (rules_matrix.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_matrix;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_turned_product;
 // (x - mean) / sqrt(variance + epsilon), written out, becomes a normalization
 // (rules_normalization.c). One between a transpose and its inverse takes other
 // axes instead.

@@ -396,7 +396,8 @@ static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
       device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device->minor));
   device->base.traits |=
       RABBET_DEVICE_CACHED_ROTATION | RABBET_DEVICE_POINTWISE_OF_SLICES |
-      RABBET_DEVICE_ALIGNED_PRODUCTS | RABBET_DEVICE_JOINT_PRODUCTS;
+      RABBET_DEVICE_ALIGNED_PRODUCTS | RABBET_DEVICE_JOINT_PRODUCTS |
+      RABBET_DEVICE_TURNED_PRODUCTS;
   // attention_tiles.c, weight_only.c and few.c have kernels for 8.0 and newer.
   if (device->major >= 8)
     device->base.traits |= RABBET_DEVICE_ATTENTION_OF_SLICES |
