@@ -15,7 +15,7 @@
 #include "device/cuda/reduction/reduce_params.h"
 
 // Constants of reduction/reduce.cu.
-enum { BLOCK = 256, BLOCK_LOG = 8, MOST_COLUMNS = 4 };
+enum { BLOCK = 256, BLOCK_LOG = 8, MOST_COLUMNS = 8 };
 
 typedef enum reduce_function_t {
   ROWS,  // by whole vectors, by halves and by quarters of them
@@ -26,19 +26,21 @@ typedef enum reduce_function_t {
   ROWS_QUARTER_PART,
   ROWS_SINGLE,
   ROWS_SINGLE_PART,
-  COLUMNS,
+  COLUMNS,  // likewise, of COLUMNS elements
   COLUMNS_PART,
+  COLUMNS_HALF,
+  COLUMNS_HALF_PART,
   COLUMNS_SINGLE,
   COLUMNS_SINGLE_PART,
   FINISH,
   FUNCTIONS,
 } reduce_function_t;
 static const char* const reduce_names[FUNCTIONS] = {
-    "rows",           "rows_part",        "rows_half",
-    "rows_half_part", "rows_quarter",     "rows_quarter_part",
-    "rows_single",    "rows_single_part", "columns",
-    "columns_part",   "columns_single",   "columns_single_part",
-    "finish",
+    "rows",           "rows_part",           "rows_half",
+    "rows_half_part", "rows_quarter",        "rows_quarter_part",
+    "rows_single",    "rows_single_part",    "columns",
+    "columns_part",   "columns_half",        "columns_half_part",
+    "columns_single", "columns_single_part", "finish",
 };
 
 typedef struct cuda_reduce_t {
@@ -180,8 +182,10 @@ static void reduce_columns(const cuda_reduce_t* kernel,
   int64_t tiles = rabbet_ceildiv(vectors, INT64_C(1) << log);
   int64_t parts =
       reduce_parts(kernel, tiles * outer, plan->positions, INT64_C(16) << down);
-  reduce_set(plan, plan->positions, tiles * outer, parts,
-             vector > 1 ? COLUMNS : COLUMNS_SINGLE, out);
+  int function = COLUMNS_SINGLE;
+  if (vector > 1)
+    function = kernel->columns_vector == vector ? COLUMNS : COLUMNS_HALF;
+  reduce_set(plan, plan->positions, tiles * outer, parts, function, out);
   out->parameters.reduced = rabbet_cuda_axes_pack(&plan->reduced, 1);
   out->parameters.kept = rabbet_cuda_axes_pack(&plan->outer, 1);
   out->parameters.columns = (uint32_t)plan->width;
@@ -228,8 +232,8 @@ static void reduce_vectors(const cuda_reduce_t* kernel,
                            cuda_reduce_state_t* state) {
   int64_t most = plan->columns ? kernel->columns_vector : kernel->vector;
   int64_t vector = reduce_fitting(plan, most);
-  // Columns have one width of vectors, rows three.
-  if (vector == 1 || (plan->columns ? vector < most : 4 * vector < most))
+  // Columns have two widths of vectors, rows three.
+  if (vector == 1 || (plan->columns ? 2 * vector < most : 4 * vector < most))
     return;
   state->alignment = vector * kernel->size;
   if (plan->columns)

@@ -14,7 +14,7 @@
 #include "device/cuda/reduction/reduce_params.h"
 #include "ops/enums.h"
 
-enum { BLOCK = 256, WARPS = BLOCK / 32, COLUMNS = VECTOR < 4 ? VECTOR : 4 };
+enum { BLOCK = 256, WARPS = BLOCK / 32, COLUMNS = VECTOR < 8 ? VECTOR : 8 };
 
 // ---- Elements --------------------------------------------------------------
 
@@ -222,6 +222,8 @@ DEVICE void reduce_columns(const E* source,
       })
 REDUCE_COLUMNS(columns, ELEMENT, COLUMNS, true)
 REDUCE_COLUMNS(columns_part, ELEMENT, COLUMNS, false)
+REDUCE_COLUMNS(columns_half, ELEMENT, COLUMNS / 2, true)
+REDUCE_COLUMNS(columns_half_part, ELEMENT, COLUMNS / 2, false)
 REDUCE_COLUMNS(columns_single, ELEMENT, 1, true)
 REDUCE_COLUMNS(columns_single_part, ELEMENT, 1, false)
 REDUCE_COLUMNS(finish, ACC, 1, true)
