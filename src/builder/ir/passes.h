@@ -209,6 +209,13 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_transpose;
 // are of that type (rules_narrow.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_narrow;
 
+// Products by gathered matrices read these in place; biases and scores of rows
+// go into the layer (rules_grouped.c). An activation between two such products
+// does, too (rules_experts.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_grouped_product;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_grouped_sum;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_experts;
+
 // GELU, written out, becomes one activation (rules_gelu.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gelu;
 

@@ -27,6 +27,7 @@ static const struct {
     {RABBET_OP_ELEMENTWISE, rabbet_rule_rotation},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_affine},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_gelu},
+    {RABBET_OP_ELEMENTWISE, rabbet_rule_grouped_sum},
     {RABBET_OP_QUANTIZE, rabbet_rule_blocks},
     {RABBET_OP_QUANTIZE, rabbet_rule_quantize},
     {RABBET_OP_QUANTIZE, rabbet_rule_requantize},
@@ -34,6 +35,8 @@ static const struct {
     {RABBET_OP_DEQUANTIZE, rabbet_rule_quantize},
     {RABBET_OP_CONVOLUTION, rabbet_rule_padding},
     {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_matrix},
+    {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_grouped_product},
+    {RABBET_OP_MOE, rabbet_rule_experts},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask_range},
 };

@@ -436,7 +436,8 @@ extern "C" __global__ void __launch_bounds__(256)
     int64_t pair = token * chosen + c;
     int32_t place = order.place[pair];
     if (place >= 0)
-      sum += to_float(scores[pair]) * results[place * p.hidden + k];
+      sum += (scores ? to_float(scores[pair]) : 1.0f) *
+             results[place * p.hidden + k];
   }
   y[at] = from_float<T>(sum);
 }

@@ -1,0 +1,24 @@
+// Grouped products: layers of experts that are one product for each row
+// (rules_grouped.c), which become whole experts (rules_experts.c).
+#ifndef RABBET_SRC_BUILDER_REWRITE_GROUPED_H_
+#define RABBET_SRC_BUILDER_REWRITE_GROUPED_H_
+
+#include "builder/ir/passes.h"
+
+// Whether the node gathers along the first axis of data of this rank.
+RABBET_PRIVATE_API bool rabbet_grouped_gathers(const rabbet_ir_t* ir,
+                                               const rabbet_ir_node_t* node,
+                                               int32_t rank);
+// Whether folding evaluates what is made of the value.
+RABBET_PRIVATE_API bool rabbet_grouped_is_constant(
+    const rabbet_ir_value_t* value);
+// Whether the layer of experts is one product of each row with the matrix of
+// its one expert, without a score.
+RABBET_PRIVATE_API bool rabbet_grouped_is_product(const rabbet_ir_t* ir,
+                                                  const rabbet_ir_node_t* moe);
+// The value that indices of one of `groups` are made of, by views, and by adding
+// `groups` to negative ones: those of two products with one root are the same.
+RABBET_PRIVATE_API const rabbet_ir_value_t* rabbet_grouped_root(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value, int64_t groups);
+
+#endif  // RABBET_SRC_BUILDER_REWRITE_GROUPED_H_
