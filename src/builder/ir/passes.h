@@ -210,11 +210,13 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_transpose;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_narrow;
 
 // Products by gathered matrices read these in place; biases and scores of rows
-// go into the layer (rules_grouped.c). An activation between two such products
-// does, too (rules_experts.c).
+// go into the layer (rules_grouped.c). So do an activation between two such
+// products (rules_experts.c), and the sum over the experts of a token, whose
+// row was repeated for each of them (rules_tokens.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_grouped_product;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_grouped_sum;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_experts;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_tokens;
 
 // GELU, written out, becomes one activation (rules_gelu.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gelu;

@@ -1,5 +1,6 @@
 // Grouped products: layers of experts that are one product for each row
-// (rules_grouped.c), which become whole experts (rules_experts.c).
+// (rules_grouped.c), which become whole experts (rules_experts.c) of tokens
+// (rules_tokens.c).
 #ifndef RABBET_SRC_BUILDER_REWRITE_GROUPED_H_
 #define RABBET_SRC_BUILDER_REWRITE_GROUPED_H_
 
@@ -16,9 +17,17 @@ RABBET_PRIVATE_API bool rabbet_grouped_is_constant(
 // its one expert, without a score.
 RABBET_PRIVATE_API bool rabbet_grouped_is_product(const rabbet_ir_t* ir,
                                                   const rabbet_ir_node_t* moe);
-// The value that indices of one of `groups` are made of, by views, and by adding
-// `groups` to negative ones: those of two products with one root are the same.
+// The value that indices of one of `groups` are made of, by views, and by
+// adding `groups` to negative ones: those of two products with one root are the
+// same.
 RABBET_PRIVATE_API const rabbet_ir_value_t* rabbet_grouped_root(
     const rabbet_ir_t* ir, const rabbet_ir_value_t* value, int64_t groups);
+// The value with this shape of as many elements, or as [rows, columns].
+RABBET_PRIVATE_API rabbet_status_t rabbet_grouped_reshape(
+    rabbet_build_t* build, const rabbet_ir_node_t* before, int32_t value,
+    const rabbet_shape_t* shape, int32_t* out_value);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_grouped_flat(rabbet_build_t* build, const rabbet_ir_node_t* before,
+                    int32_t value, int64_t columns, int32_t* out_value);
 
 #endif  // RABBET_SRC_BUILDER_REWRITE_GROUPED_H_

@@ -130,9 +130,8 @@ static bool experts_factors(const rabbet_ir_t* ir,
 static bool experts_is_sigmoid(const rabbet_ir_t* ir,
                                const rabbet_ir_value_t* factor,
                                const rabbet_ir_value_t* gate, double* alpha) {
-  const rabbet_ir_node_t* node =
-      experts_maker(ir, factor, 1, RABBET_OP_ACTIVATION, "type",
-                    RABBET_ACTIVATION_SIGMOID);
+  const rabbet_ir_node_t* node = experts_maker(
+      ir, factor, 1, RABBET_OP_ACTIVATION, "type", RABBET_ACTIVATION_SIGMOID);
   if (!node) return false;
   const rabbet_ir_value_t* x = rabbet_ir_input(ir, node, 0);
   *alpha = 1;
@@ -158,13 +157,13 @@ static bool experts_activation(const rabbet_ir_t* ir,
       if (!before) e->beta = 0;
       uses[EXPERTS_GATE] = 2;
       uses[EXPERTS_UP] = 1;
-      sources[EXPERTS_GATE] = experts_unclamped(
-          ir, gate, &uses[EXPERTS_GATE], &low[0], &high[0]);
+      sources[EXPERTS_GATE] =
+          experts_unclamped(ir, gate, &uses[EXPERTS_GATE], &low[0], &high[0]);
       sources[EXPERTS_UP] = experts_unclamped(
           ir, before ? before : up, &uses[EXPERTS_UP], &low[1], &high[1]);
       e->limit = high[1];
-      return low[0] == -INFINITY && high[0] == high[1] &&
-             low[1] == -high[1] && e->limit >= 0;
+      return low[0] == -INFINITY && high[0] == high[1] && low[1] == -high[1] &&
+             e->limit >= 0;
     }
   return false;
 }
@@ -205,8 +204,7 @@ static bool experts_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
   part->moe = node;
   return node && !node->dead && rabbet_op_is(node->op, RABBET_OP_MOE) &&
          part->size > 0 && part->stride > 0 &&
-         !rabbet_ir_has_wishes(ir, node) &&
-         rabbet_grouped_is_product(ir, node);
+         !rabbet_ir_has_wishes(ir, node) && rabbet_grouped_is_product(ir, node);
 }
 
 // Weights and bias of a slice must be known, or slicing them would be work of
@@ -226,8 +224,8 @@ static bool experts_agree(const rabbet_ir_t* ir, const rabbet_ir_node_t* a,
                           const rabbet_ir_node_t* b) {
   const rabbet_ir_value_t* x = rabbet_ir_input(ir, a, RABBET_MOE_EXPERTS);
   const rabbet_ir_value_t* y = rabbet_ir_input(ir, b, RABBET_MOE_EXPERTS);
-  int64_t groups = rabbet_ir_dims(ir, rabbet_ir_input(ir, a, RABBET_MOE_DOWN))
-                       .d[0];
+  int64_t groups =
+      rabbet_ir_dims(ir, rabbet_ir_input(ir, a, RABBET_MOE_DOWN)).d[0];
   return rabbet_ir_dims(ir, rabbet_ir_input(ir, b, RABBET_MOE_DOWN)).d[0] ==
              groups &&
          rabbet_ir_shape_equal(&x->shape, &y->shape) &&
@@ -243,7 +241,8 @@ static bool experts_parts_fit(const rabbet_ir_t* ir, const experts_t* e) {
     const rabbet_ir_value_t* y = rabbet_ir_output(ir, moe, 0);
     if (moe->inputs[RABBET_MOE_HIDDEN] !=
             gate->moe->inputs[RABBET_MOE_HIDDEN] ||
-        !experts_agree(ir, moe, e->down) || y->output >= 0 || !experts_can_slice(ir, &e->parts[i]) ||
+        !experts_agree(ir, moe, e->down) || y->output >= 0 ||
+        !experts_can_slice(ir, &e->parts[i]) ||
         (e->parts[i].slice && y->uses != (gate->moe == up->moe ? 2 : 1)))
       return false;
   }
@@ -261,9 +260,8 @@ static bool experts_match(const rabbet_ir_t* ir, rabbet_ir_node_t* down,
       rabbet_ir_input(ir, down, RABBET_MOE_EXPERTS);
   int64_t chosen = 0;
   return !rabbet_ir_input(ir, down, RABBET_MOE_GATE) &&
-         rabbet_expr_is_constant(ir->graph,
-                                 experts->shape.d[experts->shape.rank - 1],
-                                 &chosen) &&
+         rabbet_expr_is_constant(
+             ir->graph, experts->shape.d[experts->shape.rank - 1], &chosen) &&
          chosen == 1 && experts_activation(ir, rows, e, sources, uses) &&
          experts_part(ir, sources[EXPERTS_GATE], uses[EXPERTS_GATE],
                       &e->parts[EXPERTS_GATE]) &&
@@ -275,8 +273,7 @@ static bool experts_match(const rabbet_ir_t* ir, rabbet_ir_node_t* down,
 // ---- The layer --------------------------------------------------------------
 
 // Some elements of the last axis.
-static rabbet_status_t experts_slice(rabbet_build_t* build,
-                                     const experts_t* e,
+static rabbet_status_t experts_slice(rabbet_build_t* build, const experts_t* e,
                                      const experts_part_t* part, int32_t value,
                                      int32_t* out_value) {
   const rabbet_ir_value_t* from = rabbet_ir_value(&build->ir, value);
@@ -299,10 +296,9 @@ static rabbet_status_t experts_slice(rabbet_build_t* build,
   rabbet_ir_node_t* slice = NULL;
   *out_value = value;
   if (!part->slice) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_ir_add_node(&build->ir, RABBET_OP_SLICE, from->name, attrs,
-                         sizeof(attrs) / sizeof(attrs[0]), &value, 1, e->down,
-                         &slice));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
+      &build->ir, RABBET_OP_SLICE, from->name, attrs,
+      sizeof(attrs) / sizeof(attrs[0]), &value, 1, e->down, &slice));
   *out_value = slice->outputs[0];
   return rabbet_ok();
 }
@@ -313,15 +309,15 @@ static rabbet_status_t experts_zeros(rabbet_build_t* build, const experts_t* e,
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* weights =
       rabbet_ir_input(ir, e->down, RABBET_MOE_DOWN);
-  const rabbet_dims_t dims = {
-      .rank = 2, .d = {rabbet_ir_dims(ir, weights).d[0], columns}};
+  const rabbet_dims_t dims = {.rank = 2,
+                              .d = {rabbet_ir_dims(ir, weights).d[0], columns}};
   rabbet_ir_value_t* zeros = NULL;
   size_t bytes = 0;
   void* data = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
-      weights->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(&build->arena, bytes + 1,
-                                                     1, &data));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(weights->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&build->arena, bytes + 1, 1, &data));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(
       ir, e->down->name, weights->dtype, &dims, data, &zeros));
   *out_value = zeros->id;

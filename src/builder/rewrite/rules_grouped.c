@@ -68,10 +68,9 @@ static rabbet_status_t grouped_reshape(rabbet_ir_t* ir,
   for (int32_t i = 0; i < rank; ++i) {
     rabbet_expr_t extent = one;
     for (; at < total && extent != to[i]; ++at)
-      RABBET_RETURN_IF_ERROR(rabbet_expr_binary(ir->graph, RABBET_EXPR_PROD,
-                                                extent,
-                                                from->d[view->order[at]],
-                                                &extent));
+      RABBET_RETURN_IF_ERROR(
+          rabbet_expr_binary(ir->graph, RABBET_EXPR_PROD, extent,
+                             from->d[view->order[at]], &extent));
     if (extent != to[i]) return rabbet_ok();
     view->end[i] = at;
   }
@@ -124,9 +123,8 @@ static rabbet_status_t grouped_find(rabbet_ir_t* ir, rabbet_ir_value_t* value,
   RABBET_RETURN_IF_ERROR(grouped_find(ir, rabbet_ir_input(ir, shuffle, 0),
                                       depth - 1, out_gather, view));
   if (!*out_gather) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      grouped_shuffle(ir, shuffle, &rabbet_ir_output(ir, *out_gather, 0)->shape,
-                      view, &fits));
+  RABBET_RETURN_IF_ERROR(grouped_shuffle(
+      ir, shuffle, &rabbet_ir_output(ir, *out_gather, 0)->shape, view, &fits));
   if (!fits) *out_gather = NULL;
   return rabbet_ok();
 }
@@ -204,9 +202,9 @@ static bool grouped_rows_fit(const rabbet_ir_t* ir, const grouped_view_t* view,
     return false;
   bool swapped = (op == RABBET_MATRIX_TRANSPOSE) == (g->rows == 0);
   int32_t single = op == RABBET_MATRIX_VECTOR ? -1 : rank - (swapped ? 1 : 2);
-  if (single >= 0 && (!rabbet_expr_is_constant(ir->graph, x->shape.d[single],
-                                               &many) ||
-                      many != 1))
+  if (single >= 0 &&
+      (!rabbet_expr_is_constant(ir->graph, x->shape.d[single], &many) ||
+       many != 1))
     return false;
   bool has_joined = false, broadcasts = false;
   for (int32_t i = 0; i < g->batches; ++i) {
@@ -248,14 +246,12 @@ static rabbet_status_t grouped_sizes(rabbet_build_t* build, const char* name,
                                      int32_t* out_value) {
   rabbet_ir_t* ir = &build->ir;
   rabbet_expr_t* values = NULL;
-  rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64,
-                            .shape = {.rank = 1}};
+  rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64, .shape = {.rank = 1}};
   rabbet_ir_value_t* value = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_constant(ir->graph, count, &like.shape.d[0]));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, sizes,
-                                           (size_t)count * sizeof(*sizes),
-                                           (void**)&values));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      &build->arena, sizes, (size_t)count * sizeof(*sizes), (void**)&values));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, name, &value));
   value->values = values;
   value->value_count = (size_t)count;
@@ -263,12 +259,11 @@ static rabbet_status_t grouped_sizes(rabbet_build_t* build, const char* name,
   return rabbet_ok();
 }
 
-// The value with this shape of as many elements.
-static rabbet_status_t grouped_reshaped(rabbet_build_t* build,
-                                        const rabbet_ir_node_t* before,
-                                        int32_t value,
-                                        const rabbet_shape_t* shape,
-                                        int32_t* out_value) {
+rabbet_status_t rabbet_grouped_reshape(rabbet_build_t* build,
+                                       const rabbet_ir_node_t* before,
+                                       int32_t value,
+                                       const rabbet_shape_t* shape,
+                                       int32_t* out_value) {
   rabbet_ir_t* ir = &build->ir;
   rabbet_ir_node_t* node = NULL;
   int64_t dims[RABBET_MAX_RANK], unknown = 0;
@@ -284,8 +279,8 @@ static rabbet_status_t grouped_reshaped(rabbet_build_t* build,
                               .count = (size_t)shape->rank};
   bool listed = unknown < 2;
   if (!listed)
-    RABBET_RETURN_IF_ERROR(grouped_sizes(build, before->name, shape->d,
-                                         shape->rank, &inputs[1]));
+    RABBET_RETURN_IF_ERROR(
+        grouped_sizes(build, before->name, shape->d, shape->rank, &inputs[1]));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
       ir, RABBET_OP_SHUFFLE, before->name, listed ? &attr : NULL,
       listed ? 1 : 0, inputs, listed ? 1 : 2, before, &node));
@@ -293,8 +288,7 @@ static rabbet_status_t grouped_reshaped(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// [.., columns] or any shape as [rows, columns].
-static rabbet_status_t grouped_flat(rabbet_build_t* build,
+rabbet_status_t rabbet_grouped_flat(rabbet_build_t* build,
                                     const rabbet_ir_node_t* before,
                                     int32_t value, int64_t columns,
                                     int32_t* out_value) {
@@ -315,8 +309,7 @@ static rabbet_status_t grouped_flat(rabbet_build_t* build,
 static rabbet_status_t grouped_spread(rabbet_build_t* build, const grouped_t* g,
                                       int32_t* value) {
   rabbet_ir_t* ir = &build->ir;
-  const rabbet_shape_t* x =
-      &rabbet_ir_input(ir, g->product, g->rows)->shape;
+  const rabbet_shape_t* x = &rabbet_ir_input(ir, g->product, g->rows)->shape;
   rabbet_shape_t wide = rabbet_ir_input(ir, g->gather, 1)->shape, narrow;
   int64_t starts[RABBET_MAX_RANK] = {0}, strides[RABBET_MAX_RANK];
   rabbet_ir_node_t* slice = NULL;
@@ -342,9 +335,9 @@ static rabbet_status_t grouped_spread(rabbet_build_t* build, const grouped_t* g,
                                   .data = strides,
                                   .count = (size_t)wide.rank}};
   RABBET_RETURN_IF_ERROR(
-      grouped_reshaped(build, g->product, *value, &narrow, &inputs[0]));
-  RABBET_RETURN_IF_ERROR(grouped_sizes(build, g->product->name, wide.d,
-                                       wide.rank, &inputs[2]));
+      rabbet_grouped_reshape(build, g->product, *value, &narrow, &inputs[0]));
+  RABBET_RETURN_IF_ERROR(
+      grouped_sizes(build, g->product->name, wide.d, wide.rank, &inputs[2]));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SLICE,
                                             g->product->name, attrs, 2, inputs,
                                             3, g->product, &slice));
@@ -385,8 +378,8 @@ static bool grouped_is_natural(const rabbet_ir_t* ir,
     bool b = grouped_is_natural(ir, rabbet_ir_input(ir, node, 1), depth - 1);
     return either ? a || b : a && b;
   }
-  static const rabbet_op_id_t movers[] = {
-      RABBET_OP_SHUFFLE, RABBET_OP_GATHER, RABBET_OP_TOPK, RABBET_OP_IDENTITY};
+  static const rabbet_op_id_t movers[] = {RABBET_OP_SHUFFLE, RABBET_OP_GATHER,
+                                          RABBET_OP_TOPK, RABBET_OP_IDENTITY};
   for (size_t i = 0; i < sizeof(movers) / sizeof(movers[0]); ++i)
     if (rabbet_op_is(node->op, movers[i]))
       return grouped_is_natural(ir, first, depth - 1);
@@ -475,10 +468,9 @@ const rabbet_ir_value_t* rabbet_grouped_root(const rabbet_ir_t* ir,
                                              int64_t groups) {
   for (int depth = 0; depth < GROUPED_DEPTH; ++depth) {
     const rabbet_ir_node_t* node = value->producer;
-    const rabbet_ir_value_t* x =
-        node && rabbet_ir_is_view(ir, node)
-            ? rabbet_ir_input(ir, node, 0)
-            : grouped_unwrapped(ir, node, groups);
+    const rabbet_ir_value_t* x = node && rabbet_ir_is_view(ir, node)
+                                     ? rabbet_ir_input(ir, node, 0)
+                                     : grouped_unwrapped(ir, node, groups);
     if (!x) return value;
     value = x;
   }
@@ -500,25 +492,25 @@ static rabbet_status_t grouped_add(rabbet_build_t* build, const grouped_t* g,
   rabbet_ir_node_t* node = NULL;
   int32_t rows = product->inputs[g->rows];
   if (g->spread) RABBET_RETURN_IF_ERROR(grouped_spread(build, g, &rows));
-  RABBET_RETURN_IF_ERROR(
-      grouped_flat(build, product, rows, g->k, &inputs[RABBET_MOE_HIDDEN]));
-  RABBET_RETURN_IF_ERROR(grouped_flat(build, product, index->id, 1,
-                                      &inputs[RABBET_MOE_EXPERTS]));
+  RABBET_RETURN_IF_ERROR(rabbet_grouped_flat(build, product, rows, g->k,
+                                             &inputs[RABBET_MOE_HIDDEN]));
+  RABBET_RETURN_IF_ERROR(rabbet_grouped_flat(build, product, index->id, 1,
+                                             &inputs[RABBET_MOE_EXPERTS]));
   if (!grouped_is_natural(ir, index, GROUPED_DEPTH))
-    RABBET_RETURN_IF_ERROR(grouped_wrap(build, product, groups,
-                                        &inputs[RABBET_MOE_EXPERTS]));
+    RABBET_RETURN_IF_ERROR(
+        grouped_wrap(build, product, groups, &inputs[RABBET_MOE_EXPERTS]));
   inputs[RABBET_MOE_DOWN] = weights->id;
   if (g->turned) {
     RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
         build, product, weights->name, weights->id, swapped, 3, &node));
     inputs[RABBET_MOE_DOWN] = node->outputs[0];
   }
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_MOE, product->name,
-                                            NULL, 0, inputs,
-                                            RABBET_MOE_DOWN + 1, product,
-                                            &node));
-  return grouped_reshaped(build, product, node->outputs[0],
-                          &rabbet_ir_output(ir, product, 0)->shape, out_value);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_node(ir, RABBET_OP_MOE, product->name, NULL, 0, inputs,
+                         RABBET_MOE_DOWN + 1, product, &node));
+  return rabbet_grouped_reshape(build, product, node->outputs[0],
+                                &rabbet_ir_output(ir, product, 0)->shape,
+                                out_value);
 }
 
 rabbet_status_t rabbet_rule_grouped_product(rabbet_build_t* build,
@@ -573,9 +565,9 @@ static rabbet_status_t grouped_extend(rabbet_build_t* build,
   for (size_t i = 0; i < count; ++i)
     inputs[i] = i < moe->input_count ? moe->inputs[i] : -1;
   inputs[place] = value;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_ir_add_node(ir, RABBET_OP_MOE, moe->name, moe->attrs,
-                         moe->op->attr_count, inputs, count, node, &made));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_MOE, moe->name,
+                                            moe->attrs, moe->op->attr_count,
+                                            inputs, count, node, &made));
   if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
     *changed = true;
   else
@@ -589,7 +581,8 @@ static bool grouped_is_bias(const rabbet_ir_t* ir, const rabbet_ir_node_t* moe,
   const rabbet_ir_node_t* gather = value->producer;
   const rabbet_ir_value_t* down = rabbet_ir_input(ir, moe, RABBET_MOE_DOWN);
   if (!grouped_is(gather, RABBET_OP_GATHER, -1) || gather->dead ||
-      rabbet_ir_has_wishes(ir, gather) || !rabbet_grouped_gathers(ir, gather, 2))
+      rabbet_ir_has_wishes(ir, gather) ||
+      !rabbet_grouped_gathers(ir, gather, 2))
     return false;
   rabbet_dims_t w = rabbet_ir_dims(ir, down);
   rabbet_dims_t b = rabbet_ir_dims(ir, rabbet_ir_input(ir, gather, 0));

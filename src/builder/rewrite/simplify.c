@@ -37,6 +37,7 @@ static const struct {
     {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_matrix},
     {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_grouped_product},
     {RABBET_OP_MOE, rabbet_rule_experts},
+    {RABBET_OP_REDUCE, rabbet_rule_tokens},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask_range},
 };

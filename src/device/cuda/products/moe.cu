@@ -10,10 +10,8 @@
 //
 // Few tokens are bound by the bytes of the weights, many by products.
 #include "device/cuda/products/mma.cuh"
-#include "device/cuda/products/moe_params.h"
+#include "device/cuda/products/moe_shared.cuh"
 #include "device/cuda/programs/scales.cuh"
-
-typedef ELEMENT T;
 
 enum {
   PIECE = 16 / sizeof(T),   // elements
@@ -26,12 +24,8 @@ enum {
 
 // ---- Sorting: one block
 
-DEVICE int32_t seen(const int32_t* at) { return *(const volatile int32_t*)at; }
-
-DEVICE int32_t expert_of(const void* experts, int64_t pair, const moe_t& p) {
-  int64_t e = p.is_long ? ((const int64_t*)experts)[pair]
-                        : (int64_t)((const int32_t*)experts)[pair];
-  return e >= 0 && e < p.experts ? (int32_t)e : -1;
+DEVICE int32_t seen(const int32_t* at) {
+  return *(const volatile int32_t*)at;
 }
 
 // The exclusive prefix sum over the 32 threads of a warp; *total: the sum.
@@ -243,7 +237,8 @@ struct products_t {
 #pragma unroll
         for (int m = 0; m < MATRICES; ++m)
 #pragma unroll
-          for (int n = 0; n < 4; ++n) sums[m][r * 4 + n] += x * other[m][n];
+          for (int n = 0; n < 4; ++n)
+            sums[m][r * 4 + n] += x * other[m][n];
       }
     }
   }
@@ -269,7 +264,8 @@ struct products_t {
 #pragma unroll
     for (int m = 0; m < MATRICES; ++m)
 #pragma unroll
-      for (int i = 0; i < SUMS; ++i) sums[m][i] = 0;
+      for (int i = 0; i < SUMS; ++i)
+        sums[m][i] = 0;
     load(rows, weights, 0, count, column, width, wide);
     for (int64_t k = 0; k < count; k += STEP) {
       __syncthreads();
@@ -287,13 +283,6 @@ struct products_t {
 };
 
 // ---- The first products
-
-DEVICE float activate(float gate, float up, const moe_t& p) {
-  gate = gate > p.limit ? p.limit : gate;
-  up = up > p.limit ? p.limit : up < -p.limit ? -p.limit : up;
-  if (p.is_silu) gate = gate / (1.0f + expf(-p.alpha * gate));
-  return gate * (up + p.beta);
-}
 
 template <int ROWS>
 DEVICE void inner_products(const moe_inputs_t& in, const moe_order_t& order,
