@@ -22,10 +22,14 @@ RABBET_PRIVATE_API bool rabbet_grouped_is_product(const rabbet_ir_t* ir,
 // same.
 RABBET_PRIVATE_API const rabbet_ir_value_t* rabbet_grouped_root(
     const rabbet_ir_t* ir, const rabbet_ir_value_t* value, int64_t groups);
-// The value with this shape of as many elements, or as [rows, columns].
-RABBET_PRIVATE_API rabbet_status_t rabbet_grouped_reshape(
-    rabbet_build_t* build, const rabbet_ir_node_t* before, int32_t value,
-    const rabbet_shape_t* shape, int32_t* out_value);
+// The value before views that one reader each has.
+RABBET_PRIVATE_API rabbet_ir_value_t* rabbet_grouped_before_views(
+    const rabbet_ir_t* ir, rabbet_ir_value_t* value);
+// Whether two values, of which one is a view of the other, have the same rows:
+// the last axis is the same.
+RABBET_PRIVATE_API bool rabbet_grouped_same_rows(const rabbet_ir_value_t* a,
+                                                 const rabbet_ir_value_t* b);
+// The value as [rows, columns].
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_grouped_flat(rabbet_build_t* build, const rabbet_ir_node_t* before,
                     int32_t value, int64_t columns, int32_t* out_value);

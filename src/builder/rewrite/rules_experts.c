@@ -21,6 +21,7 @@ enum { EXPERTS_FACTORS = 3, EXPERTS_GATE = 0, EXPERTS_UP = 1 };
 typedef struct experts_part_t {
   const rabbet_ir_node_t *moe, *slice;
   int64_t start, stride, size;
+  int32_t readers;  // of what is sliced
 } experts_part_t;
 
 typedef struct experts_t {
@@ -179,9 +180,27 @@ static bool experts_is_foldable(const rabbet_ir_t* ir,
   return rabbet_grouped_is_constant(value);
 }
 
-// The product of which the value is some columns, for `uses` readers.
+// The value before views, of which the last one has `*uses` readers and others
+// have one; *uses is then what the result has.
+static const rabbet_ir_value_t* experts_before_views(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value, int32_t* uses) {
+  const rabbet_ir_node_t* node = value->producer;
+  if (!node || node->dead || !rabbet_ir_is_view(ir, node) ||
+      rabbet_ir_has_wishes(ir, node) || value->uses != *uses ||
+      value->output >= 0)
+    return value;
+  const rabbet_ir_value_t* before =
+      rabbet_grouped_before_views(ir, rabbet_ir_input(ir, node, 0));
+  if (!rabbet_grouped_same_rows(value, before)) return value;
+  *uses = 1;
+  return before;
+}
+
+// The product of which the value is some columns, for `uses` readers. All of
+// the product's columns have one reader, or two slices.
 static bool experts_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                          int32_t uses, experts_part_t* part) {
+  value = experts_before_views(ir, value, &uses);
   const rabbet_ir_node_t* node = value->producer;
   int32_t last = value->shape.rank - 1;
   rabbet_ir_window_t window;
@@ -199,6 +218,9 @@ static bool experts_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
     part->slice = node;
     part->start = window.start[last];
     part->stride = window.stride[last];
+    part->readers = uses = from->uses;
+    from = experts_before_views(ir, from, &uses);
+    if (from->uses != uses || from->output >= 0) return false;
     node = from->producer;
   }
   part->moe = node;
@@ -237,13 +259,12 @@ static bool experts_agree(const rabbet_ir_t* ir, const rabbet_ir_node_t* a,
 static bool experts_parts_fit(const rabbet_ir_t* ir, const experts_t* e) {
   const experts_part_t *gate = &e->parts[0], *up = &e->parts[1];
   for (size_t i = 0; i < 2; ++i) {
-    const rabbet_ir_node_t* moe = e->parts[i].moe;
-    const rabbet_ir_value_t* y = rabbet_ir_output(ir, moe, 0);
-    if (moe->inputs[RABBET_MOE_HIDDEN] !=
+    const experts_part_t* part = &e->parts[i];
+    if (part->moe->inputs[RABBET_MOE_HIDDEN] !=
             gate->moe->inputs[RABBET_MOE_HIDDEN] ||
-        !experts_agree(ir, moe, e->down) || y->output >= 0 ||
-        !experts_can_slice(ir, &e->parts[i]) ||
-        (e->parts[i].slice && y->uses != (gate->moe == up->moe ? 2 : 1)))
+        !experts_agree(ir, part->moe, e->down) ||
+        !experts_can_slice(ir, part) ||
+        (part->slice && part->readers != (gate->moe == up->moe ? 2 : 1)))
       return false;
   }
   return gate->size == up->size &&
@@ -254,12 +275,14 @@ static bool experts_match(const rabbet_ir_t* ir, rabbet_ir_node_t* down,
                           experts_t* e) {
   const rabbet_ir_value_t* sources[2] = {NULL, NULL};
   int32_t uses[2] = {0, 0};
-  const rabbet_ir_value_t* rows = rabbet_ir_input(ir, down, RABBET_MOE_HIDDEN);
+  rabbet_ir_value_t* hidden = rabbet_ir_input(ir, down, RABBET_MOE_HIDDEN);
+  const rabbet_ir_value_t* rows = rabbet_grouped_before_views(ir, hidden);
   *e = (experts_t){.down = down};
   const rabbet_ir_value_t* experts =
       rabbet_ir_input(ir, down, RABBET_MOE_EXPERTS);
   int64_t chosen = 0;
   return !rabbet_ir_input(ir, down, RABBET_MOE_GATE) &&
+         rabbet_grouped_same_rows(hidden, rows) &&
          rabbet_expr_is_constant(
              ir->graph, experts->shape.d[experts->shape.rank - 1], &chosen) &&
          chosen == 1 && experts_activation(ir, rows, e, sources, uses) &&

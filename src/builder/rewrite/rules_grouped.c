@@ -240,54 +240,6 @@ static rabbet_status_t grouped_match(rabbet_ir_t* ir, rabbet_ir_node_t* product,
 
 // ---- Rows -------------------------------------------------------------------
 
-// Sizes that the host knows, as an input of a node.
-static rabbet_status_t grouped_sizes(rabbet_build_t* build, const char* name,
-                                     const rabbet_expr_t* sizes, int32_t count,
-                                     int32_t* out_value) {
-  rabbet_ir_t* ir = &build->ir;
-  rabbet_expr_t* values = NULL;
-  rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64, .shape = {.rank = 1}};
-  rabbet_ir_value_t* value = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_constant(ir->graph, count, &like.shape.d[0]));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
-      &build->arena, sizes, (size_t)count * sizeof(*sizes), (void**)&values));
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, name, &value));
-  value->values = values;
-  value->value_count = (size_t)count;
-  *out_value = value->id;
-  return rabbet_ok();
-}
-
-rabbet_status_t rabbet_grouped_reshape(rabbet_build_t* build,
-                                       const rabbet_ir_node_t* before,
-                                       int32_t value,
-                                       const rabbet_shape_t* shape,
-                                       int32_t* out_value) {
-  rabbet_ir_t* ir = &build->ir;
-  rabbet_ir_node_t* node = NULL;
-  int64_t dims[RABBET_MAX_RANK], unknown = 0;
-  int32_t inputs[2] = {value, -1};
-  for (int32_t i = 0; i < shape->rank; ++i)
-    if (!rabbet_expr_is_constant(ir->graph, shape->d[i], &dims[i])) {
-      dims[i] = -1;
-      ++unknown;
-    }
-  const rabbet_attr_t attr = {.name = "reshape_dims",
-                              .type = RABBET_ATTR_INTS,
-                              .data = dims,
-                              .count = (size_t)shape->rank};
-  bool listed = unknown < 2;
-  if (!listed)
-    RABBET_RETURN_IF_ERROR(
-        grouped_sizes(build, before->name, shape->d, shape->rank, &inputs[1]));
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-      ir, RABBET_OP_SHUFFLE, before->name, listed ? &attr : NULL,
-      listed ? 1 : 0, inputs, listed ? 1 : 2, before, &node));
-  *out_value = node->outputs[0];
-  return rabbet_ok();
-}
-
 rabbet_status_t rabbet_grouped_flat(rabbet_build_t* build,
                                     const rabbet_ir_node_t* before,
                                     int32_t value, int64_t columns,
@@ -335,9 +287,9 @@ static rabbet_status_t grouped_spread(rabbet_build_t* build, const grouped_t* g,
                                   .data = strides,
                                   .count = (size_t)wide.rank}};
   RABBET_RETURN_IF_ERROR(
-      rabbet_grouped_reshape(build, g->product, *value, &narrow, &inputs[0]));
-  RABBET_RETURN_IF_ERROR(
-      grouped_sizes(build, g->product->name, wide.d, wide.rank, &inputs[2]));
+      rabbet_ir_add_reshape(build, g->product, *value, &narrow, &inputs[0]));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_sizes(build, g->product->name, wide.d,
+                                             wide.rank, &inputs[2]));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SLICE,
                                             g->product->name, attrs, 2, inputs,
                                             3, g->product, &slice));
@@ -508,9 +460,18 @@ static rabbet_status_t grouped_add(rabbet_build_t* build, const grouped_t* g,
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_add_node(ir, RABBET_OP_MOE, product->name, NULL, 0, inputs,
                          RABBET_MOE_DOWN + 1, product, &node));
-  return rabbet_grouped_reshape(build, product, node->outputs[0],
-                                &rabbet_ir_output(ir, product, 0)->shape,
-                                out_value);
+  return rabbet_ir_add_reshape(build, product, node->outputs[0],
+                               &rabbet_ir_output(ir, product, 0)->shape,
+                               out_value);
+}
+
+// Extents that a reshape would copy from its input.
+static bool grouped_has_zeros(const rabbet_ir_t* ir,
+                              const rabbet_ir_value_t* value) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  for (int32_t i = 0; i < dims.rank; ++i)
+    if (dims.d[i] == 0) return true;
+  return false;
 }
 
 rabbet_status_t rabbet_rule_grouped_product(rabbet_build_t* build,
@@ -520,10 +481,9 @@ rabbet_status_t rabbet_rule_grouped_product(rabbet_build_t* build,
   grouped_t g;
   bool found = false;
   int32_t result = -1;
-  rabbet_dims_t dims = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, 0));
-  for (int32_t i = 0; i < dims.rank; ++i)
-    if (dims.d[i] == 0) return rabbet_ok();
-  if (rabbet_ir_has_wishes(ir, node)) return rabbet_ok();
+  if (rabbet_ir_has_wishes(ir, node) ||
+      grouped_has_zeros(ir, rabbet_ir_output(ir, node, 0)))
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(grouped_match(ir, node, &g, &found));
   if (!found) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(grouped_add(build, &g, &result));
@@ -553,13 +513,29 @@ bool rabbet_grouped_is_product(const rabbet_ir_t* ir,
          grouped_is_single(ir, moe);
 }
 
-// The node with input `place` as well, in the place of `node`.
+rabbet_ir_value_t* rabbet_grouped_before_views(const rabbet_ir_t* ir,
+                                               rabbet_ir_value_t* value) {
+  for (;;) {
+    const rabbet_ir_node_t* node =
+        rabbet_ir_sole_producer(ir, value, RABBET_OP_SHUFFLE);
+    if (!node || !rabbet_ir_is_view(ir, node)) return value;
+    value = rabbet_ir_input(ir, node, 0);
+  }
+}
+
+bool rabbet_grouped_same_rows(const rabbet_ir_value_t* a,
+                              const rabbet_ir_value_t* b) {
+  return a->shape.rank > 0 && b->shape.rank > 0 &&
+         a->shape.d[a->shape.rank - 1] == b->shape.d[b->shape.rank - 1];
+}
+
+// The layer with input `place` as well, in the place of `node`.
 static rabbet_status_t grouped_extend(rabbet_build_t* build,
                                       rabbet_ir_node_t* node,
                                       const rabbet_ir_node_t* moe, size_t place,
                                       int32_t value, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
-  int32_t inputs[RABBET_MOE_INPUTS];
+  int32_t inputs[RABBET_MOE_INPUTS], result = -1;
   rabbet_ir_node_t* made = NULL;
   size_t count = moe->input_count > place ? moe->input_count : place + 1;
   for (size_t i = 0; i < count; ++i)
@@ -568,64 +544,80 @@ static rabbet_status_t grouped_extend(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_MOE, moe->name,
                                             moe->attrs, moe->op->attr_count,
                                             inputs, count, node, &made));
-  if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
-    *changed = true;
-  else
-    rabbet_ir_kill(ir, made);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(build, node, made->outputs[0],
+                            &rabbet_ir_output(ir, node, 0)->shape, &result));
+  *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_value(ir, result));
   return rabbet_ok();
 }
 
-// Whether the value is, for each row, the vector of the row's expert.
+// Whether the value is, for each row of `rows`, the vector of the row's expert.
 static bool grouped_is_bias(const rabbet_ir_t* ir, const rabbet_ir_node_t* moe,
+                            const rabbet_ir_value_t* rows,
                             const rabbet_ir_value_t* value) {
   const rabbet_ir_node_t* gather = value->producer;
   const rabbet_ir_value_t* down = rabbet_ir_input(ir, moe, RABBET_MOE_DOWN);
-  if (!grouped_is(gather, RABBET_OP_GATHER, -1) || gather->dead ||
+  if (!rabbet_grouped_is_product(ir, moe) ||
+      rabbet_ir_input(ir, moe, RABBET_MOE_DOWN_BIAS) ||
+      !grouped_is(gather, RABBET_OP_GATHER, -1) || gather->dead ||
       rabbet_ir_has_wishes(ir, gather) ||
       !rabbet_grouped_gathers(ir, gather, 2))
     return false;
   rabbet_dims_t w = rabbet_ir_dims(ir, down);
   rabbet_dims_t b = rabbet_ir_dims(ir, rabbet_ir_input(ir, gather, 0));
   return b.d[0] == w.d[0] && b.d[1] == w.d[2] && value->dtype == down->dtype &&
-         rabbet_ir_shape_equal(&value->shape,
-                               &rabbet_ir_output(ir, moe, 0)->shape) &&
+         rabbet_ir_shape_equal(&value->shape, &rows->shape) &&
          rabbet_grouped_root(ir, rabbet_ir_input(ir, gather, 1), w.d[0]) ==
              rabbet_grouped_root(
                  ir, rabbet_ir_input(ir, moe, RABBET_MOE_EXPERTS), w.d[0]);
 }
 
-// Whether the value has one number for each row.
+// Whether the value has one number for each row of `rows`.
 static bool grouped_is_scores(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* moe,
+                              const rabbet_ir_value_t* rows,
                               const rabbet_ir_value_t* value) {
-  return !rabbet_ir_input(ir, moe, RABBET_MOE_SCORES) &&
-         grouped_is_single(ir, moe) &&
-         rabbet_ir_shape_equal(
-             &value->shape,
-             &rabbet_ir_input(ir, moe, RABBET_MOE_EXPERTS)->shape) &&
-         value->dtype == rabbet_ir_output(ir, moe, 0)->dtype;
+  rabbet_shape_t wanted = rows->shape;
+  int64_t one = 0;
+  if (rabbet_ir_input(ir, moe, RABBET_MOE_SCORES) ||
+      !grouped_is_single(ir, moe) || value->dtype != rows->dtype ||
+      value->shape.rank != wanted.rank ||
+      !rabbet_expr_is_constant(ir->graph, value->shape.d[wanted.rank - 1],
+                               &one) ||
+      one != 1)
+    return false;
+  wanted.d[wanted.rank - 1] = value->shape.d[wanted.rank - 1];
+  return rabbet_ir_shape_equal(&value->shape, &wanted);
 }
 
 rabbet_status_t rabbet_rule_grouped_sum(rabbet_build_t* build,
                                         rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   int64_t op = rabbet_ir_int(node, "op");
-  if (op != RABBET_ELEMENTWISE_SUM && op != RABBET_ELEMENTWISE_PROD)
+  const rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
+  bool adds = op == RABBET_ELEMENTWISE_SUM;
+  if ((!adds && op != RABBET_ELEMENTWISE_PROD) ||
+      rabbet_ir_has_wishes(ir, node) || grouped_has_zeros(ir, output))
     return rabbet_ok();
   for (size_t i = 0; i < 2; ++i) {
+    rabbet_ir_value_t* rows = rabbet_ir_input(ir, node, i);
     const rabbet_ir_value_t* other = rabbet_ir_input(ir, node, 1 - i);
-    const rabbet_ir_node_t* moe = rabbet_ir_sole_producer(
-        ir, rabbet_ir_input(ir, node, i), RABBET_OP_MOE);
-    if (!moe || !rabbet_ir_can_bypass(ir, node, rabbet_ir_output(ir, moe, 0)))
+    rabbet_ir_value_t* made = rabbet_grouped_before_views(ir, rows);
+    const rabbet_ir_node_t* moe =
+        rabbet_ir_sole_producer(ir, made, RABBET_OP_MOE);
+    if (!moe || !rabbet_grouped_same_rows(made, rows) ||
+        !rabbet_ir_shape_equal(&rows->shape, &output->shape))
       continue;
-    if (op == RABBET_ELEMENTWISE_SUM && rabbet_grouped_is_product(ir, moe) &&
-        !rabbet_ir_input(ir, moe, RABBET_MOE_DOWN_BIAS) &&
-        grouped_is_bias(ir, moe, other))
+    if (adds && grouped_is_bias(ir, moe, rows, other))
       return grouped_extend(build, node, moe, RABBET_MOE_DOWN_BIAS,
                             other->producer->inputs[0], changed);
-    if (op == RABBET_ELEMENTWISE_PROD && grouped_is_scores(ir, moe, other))
-      return grouped_extend(build, node, moe, RABBET_MOE_SCORES, other->id,
+    if (!adds && grouped_is_scores(ir, moe, rows, other)) {
+      int32_t scores = -1;
+      RABBET_RETURN_IF_ERROR(
+          rabbet_grouped_flat(build, node, other->id, 1, &scores));
+      return grouped_extend(build, node, moe, RABBET_MOE_SCORES, scores,
                             changed);
+    }
   }
   return rabbet_ok();
 }

@@ -14,22 +14,11 @@ typedef struct tokens_t {
   int64_t chosen, width;
 } tokens_t;
 
-// The value before views that one reader each has.
-static const rabbet_ir_value_t* tokens_before_views(
-    const rabbet_ir_t* ir, const rabbet_ir_value_t* value) {
-  for (;;) {
-    const rabbet_ir_node_t* node =
-        rabbet_ir_sole_producer(ir, value, RABBET_OP_SHUFFLE);
-    if (!node || !rabbet_ir_is_view(ir, node)) return value;
-    value = rabbet_ir_input(ir, node, 0);
-  }
-}
-
 // Finds the rows that are repeated to make the value: a slice with stride 0
 // along the last but one axis.
-static bool tokens_rows(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+static bool tokens_rows(const rabbet_ir_t* ir, rabbet_ir_value_t* value,
                         tokens_t* t) {
-  const rabbet_ir_value_t* many = tokens_before_views(ir, value);
+  const rabbet_ir_value_t* many = rabbet_grouped_before_views(ir, value);
   const rabbet_ir_node_t* slice = many->producer;
   rabbet_ir_window_t window;
   int32_t axis = many->shape.rank - 2;
@@ -50,17 +39,17 @@ static bool tokens_rows(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
 
 static bool tokens_match(const rabbet_ir_t* ir, const rabbet_ir_node_t* sum,
                          tokens_t* t) {
-  const rabbet_ir_value_t* parts = rabbet_ir_input(ir, sum, 0);
+  rabbet_ir_value_t* parts = rabbet_ir_input(ir, sum, 0);
   int32_t axis = parts->shape.rank - 2;
   *t = (tokens_t){0};
   if (axis < 0 || rabbet_ir_int(sum, "op") != RABBET_REDUCE_SUM ||
       rabbet_ir_int(sum, "axes") != INT64_C(1) << axis ||
       rabbet_ir_has_wishes(ir, sum))
     return false;
-  t->moe = rabbet_ir_sole_producer(ir, tokens_before_views(ir, parts),
+  t->moe = rabbet_ir_sole_producer(ir, rabbet_grouped_before_views(ir, parts),
                                    RABBET_OP_MOE);
   if (!t->moe) return false;
-  const rabbet_ir_value_t* rows = rabbet_ir_input(ir, t->moe, 0);
+  rabbet_ir_value_t* rows = rabbet_ir_input(ir, t->moe, 0);
   rabbet_dims_t experts =
       rabbet_ir_dims(ir, rabbet_ir_input(ir, t->moe, RABBET_MOE_EXPERTS));
   rabbet_dims_t dims = rabbet_ir_dims(ir, parts);
@@ -93,9 +82,8 @@ static rabbet_status_t tokens_add(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
       ir, RABBET_OP_MOE, moe->name, moe->attrs, moe->op->attr_count, inputs,
       moe->input_count, sum, &made));
-  return rabbet_grouped_reshape(build, sum, made->outputs[0],
-                                &rabbet_ir_output(ir, sum, 0)->shape,
-                                out_value);
+  return rabbet_ir_add_reshape(build, sum, made->outputs[0],
+                               &rabbet_ir_output(ir, sum, 0)->shape, out_value);
 }
 
 rabbet_status_t rabbet_rule_tokens(rabbet_build_t* build,

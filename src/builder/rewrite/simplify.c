@@ -17,6 +17,7 @@ static const struct {
     {RABBET_OP_SLICE, rabbet_rule_slice},
     {RABBET_OP_SLICE, rabbet_rule_wrapped_slices},
     {RABBET_OP_SLICE, rabbet_rule_cropped_convolution},
+    {RABBET_OP_GATHER, rabbet_rule_gathered_rows},
     {RABBET_OP_GATHER, rabbet_rule_gathered_part},
     {RABBET_OP_CONCATENATION, rabbet_rule_concatenation},
     {RABBET_OP_CONCATENATION, rabbet_rule_wrapped_parts},
