@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.python.torch_models.test_experts import FORMS, check
+from tests.python.torch_models.test_experts import NARROW, TOLERANCES, WIDE, check
 
 from . import cuda_driver
 
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WIDE)
 def test_experts(form: str) -> None:
     check("cuda", form, torch.float32, 1e-5, tf32=False)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_narrow_types(dtype: Any) -> None:
-    check("cuda", "biased", dtype, 1e-2 if dtype is torch.float16 else 6e-2)
+@pytest.mark.parametrize(("form", "dtype"), NARROW, ids=str)
+def test_narrow_types(form: str, dtype: Any) -> None:
+    check("cuda", form, dtype, TOLERANCES[dtype])

@@ -24,9 +24,7 @@ enum {
 
 // ---- Sorting: one block
 
-DEVICE int32_t seen(const int32_t* at) {
-  return *(const volatile int32_t*)at;
-}
+DEVICE int32_t seen(const int32_t* at) { return *(const volatile int32_t*)at; }
 
 // The exclusive prefix sum over the 32 threads of a warp; *total: the sum.
 DEVICE int32_t scan_warp(int32_t x, int32_t* total) {
@@ -237,8 +235,7 @@ struct products_t {
 #pragma unroll
         for (int m = 0; m < MATRICES; ++m)
 #pragma unroll
-          for (int n = 0; n < 4; ++n)
-            sums[m][r * 4 + n] += x * other[m][n];
+          for (int n = 0; n < 4; ++n) sums[m][r * 4 + n] += x * other[m][n];
       }
     }
   }
@@ -264,8 +261,7 @@ struct products_t {
 #pragma unroll
     for (int m = 0; m < MATRICES; ++m)
 #pragma unroll
-      for (int i = 0; i < SUMS; ++i)
-        sums[m][i] = 0;
+      for (int i = 0; i < SUMS; ++i) sums[m][i] = 0;
     load(rows, weights, 0, count, column, width, wide);
     for (int64_t k = 0; k < count; k += STEP) {
       __syncthreads();

@@ -26,8 +26,7 @@ struct columns_t {
 #pragma unroll
     for (int m = 0; m < MATRICES; ++m)
 #pragma unroll
-      for (int e = 0; e < V; ++e)
-        sums[m][e] = 0;
+      for (int e = 0; e < V; ++e) sums[m][e] = 0;
   }
 
   // Adds scale * x[k] * weights[k][column ..], k < count. Columns beyond the
@@ -44,8 +43,7 @@ struct columns_t {
       for (int m = 0; m < MATRICES; ++m) {
         pack_t<T, V> w = load_pack<T, V>(weights[m] + k * width + column);
 #pragma unroll
-        for (int e = 0; e < V; ++e)
-          sums[m][e] += factor * to_float(w.v[e]);
+        for (int e = 0; e < V; ++e) sums[m][e] += factor * to_float(w.v[e]);
       }
     }
   }
