@@ -127,6 +127,32 @@ static void products_of_all_forms(void** state) {
   }
 }
 
+// GatherND by positions in the first axis, as torch's exports have it.
+static void product_by_positions(void** state) {
+  (void)state;
+  const form_t form = {.turned = true};
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(ROWS, K, 1));
+  rabbet_tensor_t* index = indices(&net, &form);
+  rabbet_tensor_t* taken = net_add(
+      &net, "taken",
+      (net_layer_t){.op = "gather",
+                    .inputs = {WEIGHTS(&net, GROUPS, N, K),
+                               reshape(&net, "positions", index, ROWS, 1, 0)},
+                    .input_count = 2,
+                    .attrs = {ENUM_ATTR("mode", "ND")},
+                    .attr_count = 1});
+  net_output(&net,
+             net_add(&net, "mm",
+                     (net_layer_t){.op = "matrix_multiply",
+                                   .inputs = {taken, x},
+                                   .input_count = 2}),
+             "y");
+  check_gathers(&net, false);
+  net_end(&net);
+}
+
 // A product itself may be an output.
 static void product_is_an_output(void** state) {
   (void)state;
@@ -308,6 +334,7 @@ static void matrices_of_inputs(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(products_of_all_forms),
+      cmocka_unit_test(product_by_positions),
       cmocka_unit_test(product_is_an_output),
       cmocka_unit_test(gated_experts_of_all_forms),
       cmocka_unit_test(tokens_of_several_experts),
