@@ -446,7 +446,8 @@ static void moe(conformance_t* t) {
   inputs[1] = kernel_case_numbers(
       c, conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64,
       KERNEL_DIMS(1, tokens, chosen), index, false);
-  inputs[2] = kernel_case_input(c, KERNEL_DIMS(1, tokens, chosen), false);
+  if (!conformance_chance(t, 4))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(1, tokens, chosen), false);
   for (int i = 3; i <= 4 && is_gated; ++i)
     inputs[i] = kernel_case_input(c, KERNEL_DIMS(experts, hidden, inner), true);
   inputs[5] = kernel_case_input(c, KERNEL_DIMS(experts, inner, hidden), true);

@@ -247,8 +247,9 @@ def _moe(rule: Rule) -> None:
             rule.whole(i, axis)
     leading = rule.axes(0)[:-1]
     for i in (1, 2):
-        for axis, other in zip(leading, rule.axes(i)[:-1], strict=True):
-            rule.join(axis, other)
+        if rule.tensor(i) is not None:  # there may be no scores
+            for axis, other in zip(leading, rule.axes(i)[:-1], strict=True):
+                rule.join(axis, other)
     quantizes = bool(rule.attr("quantization_block_shape"))
     if quantizes:
         for i in (3, 4, 5):

@@ -155,7 +155,7 @@ class Graph:
         self.used: set[int] = set()  # of several results of that node
         self.parts: dict[str, str] = {}  # nodes of torch by names of ours
         self._taken: dict[str, int] = {}
-        self._known: dict[Any, str] = {}  # constants and sizes that exist
+        self._known: dict[Any, str] = {}  # constants, sizes and others that exist
         # Where the extents lie that symbols stand for, and integers that are inputs.
         self.extents: dict[sympy.Symbol, tuple[str, int]] = {}
         self.numbers: dict[sympy.Expr, str] = {}
@@ -209,6 +209,12 @@ class Graph:
     def op(self, kind: str, *inputs: str | None, **attributes: Any) -> str:
         """Adds a node with one output."""
         return self.ops(kind, *inputs, count=1, **attributes)[0]
+
+    def once(self, key: Any, make: Callable[[], str]) -> str:
+        """What `make` gave at the first call with this key."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
     def transpose(self, x: str, perm: Sequence[int]) -> str:
         """A tensor with its dimensions in another order."""

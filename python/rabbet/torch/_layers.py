@@ -27,6 +27,16 @@ def _matmul(g: Graph, out: Any, a: Value, b: Value) -> str:
     return g.matmul(a, b)
 
 
+def _groups(g: Graph, ends: Value, rows: Any, count: Any) -> str:
+    """The group of each row: how many ends lie at it or before it. Rows behind the last
+    group, whose results are not defined, are of a group that does not exist."""
+    none = g.op("Expand", g.scalar(0, _INT64), g.ints([rows + 1]))
+    one = g.op("Expand", g.scalar(1, _INT64), g.ints([count]))
+    passed = g.op("ScatterElements", none, g.to(ends, _INT64), one, axis=0, reduction="add")
+    passed = g.op("Slice", passed, g.ints([0]), g.ints([rows]), g.ints([0]))
+    return g.op("CumSum", passed, g.scalar(0, _INT64))
+
+
 @aten("_grouped_mm.default", others=("transformers.grouped_mm_fallback.default",))
 def _grouped_mm(
     g: Graph, out: Any, x: Value, weights: Value, ends: Any = None, bias: Any = None,
@@ -36,13 +46,11 @@ def _grouped_mm(
     experts. Each row gets the matrix of its group."""
     if ends is None or (x.rank, weights.rank) != (2, 3) or bias is not None:
         refuse("grouped products of other forms than rows by a matrix for each group")
-    # The group of a row is how many ends lie at it or before it. Rows behind the last group,
-    # whose results are not defined, are of a group that does not exist.
-    none = g.op("Expand", g.scalar(0, _INT64), g.ints([x.shape[0] + 1]))
-    one = g.op("Expand", g.scalar(1, _INT64), g.ints([weights.shape[0]]))
-    passed = g.op("ScatterElements", none, g.to(ends, _INT64), one, axis=0, reduction="add")
-    passed = g.op("Slice", passed, g.ints([0]), g.ints([x.shape[0]]), g.ints([0]))
-    groups = g.op("CumSum", passed, g.scalar(0, _INT64))
+    rows, count = x.shape[0], weights.shape[0]
+    # The products of an expert have the same ends: the build can join them.
+    groups = g.once(
+        ("groups", str(ends), rows, count), lambda: _groups(g, ends, rows, count)
+    )
     made = g.ops("GroupedMatMul", x, groups, weights, count=1, domain="rabbet")[0]
     return g.to(Value.make(made, x.dtype, ()), out.dtype)
 

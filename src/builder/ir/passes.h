@@ -183,6 +183,8 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_slice;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_concatenation;
 // A gather with one constant index is a slice (rules_gather.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gathered_part;
+// One by positions in a single axis is along this axis.
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gathered_rows;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_neutral;
 // What repeats a constant along axes moves behind the layer
 // (rules_expansion.c).
@@ -212,6 +214,15 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_transpose;
 // Normalizations and rotations in FLOAT between casts from and to a narrow type
 // are of that type (rules_narrow.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_narrow;
+
+// Products by gathered matrices read these in place; biases and scores of rows
+// go into the layer (rules_grouped.c). So do an activation between two such
+// products (rules_experts.c), and the sum over the experts of a token, whose
+// row was repeated for each of them (rules_tokens.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_grouped_product;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_grouped_sum;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_experts;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_tokens;
 
 // GELU, written out, becomes one activation (rules_gelu.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gelu;
@@ -282,6 +293,15 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_permutation(rabbet_build_t* build, const rabbet_ir_node_t* before,
                           const char* name, int32_t input, const int64_t* perm,
                           int32_t rank, rabbet_ir_node_t** out_node);
+// Sizes that the host knows, as an input of a node.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_add_sizes(
+    rabbet_build_t* build, const char* name, const rabbet_expr_t* sizes,
+    int32_t count, int32_t* out_value);
+// A node that gives the value this shape of as many elements; no constant
+// extent is 0.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_add_reshape(
+    rabbet_build_t* build, const rabbet_ir_node_t* before, int32_t value,
+    const rabbet_shape_t* shape, int32_t* out_value);
 // A node that takes `size` elements of an axis, before node `before`.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_slice(rabbet_build_t* build, const rabbet_ir_node_t* before,

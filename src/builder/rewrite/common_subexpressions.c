@@ -1,5 +1,5 @@
-// Common subexpressions. Small constants are the same where their elements are,
-// as exporters write a number for each of its readers.
+// Common subexpressions. Small constants are compared by their elements: the
+// importer makes a number for each node that needs it.
 
 #include <assert.h>
 #include <string.h>
@@ -8,32 +8,9 @@
 #include "base/map.h"
 #include "base/strbuf.h"
 #include "builder/ir/passes.h"
+#include "core/view.h"
 
-// Larger ones are told apart by their values.
-#define SUBEXPRESSION_CONSTANT ((size_t)4 << 10)
-
-// Appends the elements of a small constant, and what they mean. False, with
-// nothing appended, for other values.
-static bool subexpression_constant(const rabbet_ir_t* ir,
-                                   const rabbet_ir_value_t* value,
-                                   rabbet_strbuf_t* key) {
-  size_t bytes = 0;
-  if (!value->constant || value->is_deferred || value->producer ||
-      value->ranged || value->scale_of || value->range > 0)
-    return false;
-  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
-  rabbet_status_t status =
-      rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes);
-  if (!rabbet_is_ok(status) || bytes > SUBEXPRESSION_CONSTANT) {
-    rabbet_status_ignore(status);
-    return false;
-  }
-  const int64_t type[] = {-2, value->dtype, dims.rank};
-  rabbet_strbuf_append(key, type, sizeof(type));
-  rabbet_strbuf_append(key, dims.d, (size_t)dims.rank * sizeof(*dims.d));
-  rabbet_strbuf_append(key, value->constant, bytes);
-  return true;
-}
+enum { SUBEXPRESSION_BYTES = 4096 };  // of a small constant
 
 static void subexpression_attr(const rabbet_attr_t* attr,
                                rabbet_strbuf_t* key) {
@@ -44,17 +21,56 @@ static void subexpression_attr(const rabbet_attr_t* attr,
   rabbet_strbuf_append(key, attr->data, rabbet_attr_bytes(attr));
 }
 
+static bool subexpression_is_small(const rabbet_ir_value_t* value,
+                                   const rabbet_dims_t* dims,
+                                   size_t* out_bytes) {
+  if (!value->constant || value->producer || value->is_deferred ||
+      value->is_refittable || value->values || value->scale_of || value->ranged)
+    return false;
+  rabbet_status_t status =
+      rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR, dims, out_bytes);
+  bool known = rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  return known && *out_bytes <= SUBEXPRESSION_BYTES;
+}
+
+static void subexpression_input(const rabbet_ir_t* ir, int32_t input,
+                                rabbet_strbuf_t* key) {
+  int32_t number = input;
+  size_t bytes = 0;
+  const rabbet_ir_value_t* value =
+      input < 0 ? NULL : rabbet_ir_value(ir, input);
+  rabbet_dims_t dims = {.rank = 0};
+  if (value) dims = rabbet_ir_dims(ir, value);
+  // Sizes that the host knows: equal expressions have one number.
+  if (value && value->values && !value->producer && value->input < 0) {
+    const int32_t sizes[] = {-3, (int32_t)value->dtype, value->shape.rank,
+                             (int32_t)value->value_count};
+    rabbet_strbuf_append(key, sizes, sizeof(sizes));
+    rabbet_strbuf_append(key, value->shape.d,
+                         (size_t)value->shape.rank * sizeof(value->shape.d[0]));
+    rabbet_strbuf_append(key, value->values,
+                         value->value_count * sizeof(value->values[0]));
+    return;
+  }
+  bool is_small = value && subexpression_is_small(value, &dims, &bytes);
+  if (is_small) number = -2;  // no value's
+  rabbet_strbuf_append(key, &number, sizeof(number));
+  if (!is_small) return;
+  rabbet_strbuf_append(key, &value->dtype, sizeof(value->dtype));
+  rabbet_strbuf_append(key, &dims.rank, sizeof(dims.rank));
+  rabbet_strbuf_append(key, dims.d, (size_t)dims.rank * sizeof(dims.d[0]));
+  rabbet_strbuf_append(key, value->constant, bytes);
+}
+
 // All that makes two nodes equal.
 static void subexpression_key(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* node,
                               rabbet_strbuf_t* key) {
   rabbet_strbuf_append(key, &node->op, sizeof(node->op));
-  for (size_t i = 0; i < node->input_count; ++i) {
-    const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
-    if (input && subexpression_constant(ir, input, key)) continue;
-    int64_t id = node->inputs[i];
-    rabbet_strbuf_append(key, &id, sizeof(id));
-  }
+  rabbet_strbuf_append(key, &node->input_count, sizeof(node->input_count));
+  for (size_t i = 0; i < node->input_count; ++i)
+    subexpression_input(ir, node->inputs[i], key);
   for (size_t i = 0; i < node->op->attr_count; ++i)
     subexpression_attr(&node->attrs[i], key);
   for (size_t i = 0; i < node->output_count; ++i) {

@@ -137,3 +137,50 @@ rabbet_status_t rabbet_ir_new_floats(rabbet_build_t* build, const char* name,
   return rabbet_ir_add_constant(&build->ir, name, RABBET_DTYPE_FLOAT, dims,
                                 data, out_value);
 }
+
+rabbet_status_t rabbet_ir_add_sizes(rabbet_build_t* build, const char* name,
+                                    const rabbet_expr_t* sizes, int32_t count,
+                                    int32_t* out_value) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_expr_t* values = NULL;
+  rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64, .shape = {.rank = 1}};
+  rabbet_ir_value_t* value = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_constant(ir->graph, count, &like.shape.d[0]));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      &build->arena, sizes, (size_t)count * sizeof(*sizes), (void**)&values));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, name, &value));
+  value->values = values;
+  value->value_count = (size_t)count;
+  *out_value = value->id;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_ir_add_reshape(rabbet_build_t* build,
+                                      const rabbet_ir_node_t* before,
+                                      int32_t value,
+                                      const rabbet_shape_t* shape,
+                                      int32_t* out_value) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_node_t* node = NULL;
+  int64_t dims[RABBET_MAX_RANK], unknown = 0;
+  int32_t inputs[2] = {value, -1};
+  for (int32_t i = 0; i < shape->rank; ++i)
+    if (!rabbet_expr_is_constant(ir->graph, shape->d[i], &dims[i])) {
+      dims[i] = -1;
+      ++unknown;
+    }
+  const rabbet_attr_t attr = {.name = "reshape_dims",
+                              .type = RABBET_ATTR_INTS,
+                              .data = dims,
+                              .count = (size_t)shape->rank};
+  bool listed = unknown < 2;
+  if (!listed)
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_sizes(build, before->name, shape->d,
+                                               shape->rank, &inputs[1]));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
+      ir, RABBET_OP_SHUFFLE, before->name, listed ? &attr : NULL,
+      listed ? 1 : 0, inputs, listed ? 1 : 2, before, &node));
+  *out_value = node->outputs[0];
+  return rabbet_ok();
+}

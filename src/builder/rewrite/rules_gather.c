@@ -1,5 +1,6 @@
 // A gather with one constant index is a slice, which kernels can read where it
-// lies, or which is a part of its input's memory.
+// lies, or which is a part of its input's memory. One by positions in a single
+// axis (GatherND, as exporters write x[i]) is a gather along this axis.
 
 #include <assert.h>
 
@@ -75,5 +76,42 @@ rabbet_status_t rabbet_rule_gathered_part(rabbet_build_t* build,
   }
   if (made != slice) rabbet_ir_kill(ir, made);
   rabbet_ir_kill(ir, slice);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_rule_gathered_rows(rabbet_build_t* build,
+                                          rabbet_ir_node_t* node,
+                                          bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* indices = rabbet_ir_input(ir, node, 1);
+  int64_t axis = rabbet_ir_int(node, "num_elementwise_dims"), positions = 0;
+  rabbet_shape_t shape = indices->shape;
+  rabbet_dims_t dims = rabbet_ir_dims(ir, indices);
+  int32_t inputs[2] = {node->inputs[0], -1};
+  rabbet_ir_node_t* made = NULL;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    if (dims.d[i] == 0) return rabbet_ok();
+  if (rabbet_ir_int(node, "mode") != RABBET_GATHER_ND || shape.rank < 2 ||
+      axis >= shape.rank || rabbet_ir_has_wishes(ir, node) ||
+      !rabbet_expr_is_constant(ir->graph, shape.d[shape.rank - 1],
+                               &positions) ||
+      positions != 1)
+    return rabbet_ok();
+  --shape.rank;
+  const rabbet_attr_t attrs[] = {
+      {.name = "axis", .type = RABBET_ATTR_INT, .data = &axis, .count = 1},
+      {.name = "num_elementwise_dims",
+       .type = RABBET_ATTR_INT,
+       .data = &axis,
+       .count = 1},
+  };
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(build, node, indices->id, &shape, &inputs[1]));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_GATHER, node->name,
+                                            attrs, 2, inputs, 2, node, &made));
+  if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
+    *changed = true;
+  else
+    rabbet_ir_kill(ir, made);
   return rabbet_ok();
 }

@@ -878,6 +878,36 @@ static void duplicates_and_constants(void** state) {
   net_end(&net);
 }
 
+// Layers of equal numbers are the same, whoever made the numbers.
+static void duplicates_of_equal_numbers(void** state) {
+  (void)state;
+  static const double numbers[] = {0.5, 0.5, 0.25};
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3));
+  rabbet_tensor_t* w = WEIGHTS(&net, 3, 4);
+  rabbet_tensor_t* y[3];
+  for (int i = 0; i < 3; ++i) {
+    char sum[8], mm[8];
+    snprintf(sum, sizeof(sum), "add%d", i);
+    snprintf(mm, sizeof(mm), "mm%d", i);
+    y[i] = net_add(
+        &net, mm,
+        (net_layer_t){.op = "matrix_multiply",
+                      .inputs = {net_binary(&net, sum, "SUM", x,
+                                            net_scalar(&net, 2, numbers[i])),
+                                 w},
+                      .input_count = 2});
+  }
+  net_output(&net, net_activation(&net, "a", "RELU", y[0]), "y0");
+  net_output(&net, net_activation(&net, "b", "TANH", y[1]), "y1");
+  net_output(&net, net_activation(&net, "c", "TANH", y[2]), "y2");
+  check_network(&net, 0, 1e-5);
+  expect_report(&net, "mm0", true);
+  expect_report(&net, "mm1", false);
+  expect_report(&net, "mm2", true);
+  net_end(&net);
+}
+
 // Shape arithmetic vanishes; as an output it is still right.
 static void shape_arithmetic(void** state) {
   (void)state;
@@ -944,6 +974,7 @@ int main(void) {
       cmocka_unit_test(mask_is_added),
       cmocka_unit_test(repeated_constants),
       cmocka_unit_test(duplicates_and_constants),
+      cmocka_unit_test(duplicates_of_equal_numbers),
       cmocka_unit_test(shape_arithmetic),
   };
   return cmocka_run_group_tests_name("simplify", tests, NULL, NULL);

@@ -37,7 +37,7 @@ rabbet_status_t rabbet_moe_check_types(const rabbet_group_t* group,
   fits = fits && group->values[node->outputs[0]].dtype == dtype;
   for (size_t i = RABBET_MOE_SCORES; i <= RABBET_MOE_DOWN_BIAS; ++i) {
     int32_t value = rabbet_node_input(node, i);
-    bool may_lack = i >= RABBET_MOE_GATE_BIAS ||
+    bool may_lack = i >= RABBET_MOE_GATE_BIAS || i == RABBET_MOE_SCORES ||
                     (!is_gated && i >= RABBET_MOE_GATE && i <= RABBET_MOE_UP);
     fits = fits && (value < 0 ? may_lack : group->values[value].dtype == dtype);
   }

@@ -441,13 +441,8 @@ static void onnx_import_grouped_product(rabbet_onnx_node_t* node) {
     rabbet_onnx_check_rank(node, told, in[i], ranks[i]);
   }
   if (!rabbet_onnx_ok(node)) return;
-  rabbet_onnx_index_t one_each[] = {rabbet_onnx_extent(node, in[0], 0),
-                                    rabbet_onnx_index(1)};
-  rabbet_tensor_t* scores = rabbet_onnx_spread(
-      node, rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, in[0]), 2, 1),
-      one_each, 2);
   rabbet_tensor_t* inputs[] = {
-      in[0], rabbet_onnx_unsqueeze(node, in[1], 1u << 1, 2), scores, NULL, NULL,
+      in[0], rabbet_onnx_unsqueeze(node, in[1], 1u << 1, 2), NULL, NULL, NULL,
       in[2]};
   node->outputs[0] = rabbet_onnx_layer(node, "moe", inputs, 6, NULL, 0);
 }

@@ -270,7 +270,8 @@ static void onnx_tile_axis(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   node->outputs[0] = rabbet_onnx_slice(node, x, slice);
 }
 
-// Reading on past the end wraps around.
+// Reading on past the end wraps around. Axes of extent 1 alone are repeated as
+// Expand does it, which other layers can take.
 static void onnx_import_tile(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* repeats = rabbet_onnx_required(node, 1);
@@ -286,10 +287,17 @@ static void onnx_import_tile(rabbet_onnx_node_t* node) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "repeats must have a number for each of %d axes", rank);
   }
+  rabbet_dims_t extents = rabbet_onnx_dims(node, x);
+  bool spreads = true;
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
-    slice.size[i] = rabbet_onnx_index_op(node, "PROD", slice.size[i],
-                                         rabbet_onnx_element(node, repeats, i));
+    rabbet_onnx_index_t times = rabbet_onnx_element(node, repeats, i);
+    slice.size[i] = rabbet_onnx_index_op(node, "PROD", slice.size[i], times);
+    if (extents.d[i] == 1)
+      slice.stride[i] = rabbet_onnx_index(0);
+    else
+      spreads = spreads && rabbet_onnx_is_static(times) && times.value == 1;
   }
+  if (spreads) slice.mode = "STRICT_BOUNDS";
   node->outputs[0] = rank == 0 ? x : rabbet_onnx_slice(node, x, &slice);
 }
 

@@ -266,9 +266,9 @@ rabbet_status_t rabbet_moe_resolve(
   *s = (rabbet_moe_sizes_t){0};
   bool is_gated = dims[RABBET_MOE_GATE] != NULL;
   bool fits = x->rank > 1 && chosen->rank == x->rank &&
-              scores->rank == x->rank && down->rank == 3;
+              (!scores || scores->rank == x->rank) && down->rank == 3;
   for (int32_t i = 0; fits && i < x->rank; ++i)
-    fits = chosen->d[i] == scores->d[i] &&
+    fits = (!scores || chosen->d[i] == scores->d[i]) &&
            (i + 1 == x->rank || chosen->d[i] == x->d[i]);
   if (fits)
     *s = (rabbet_moe_sizes_t){.tokens = moe_tokens(x),
@@ -324,6 +324,7 @@ typedef struct moe_call_t {
   size_t count;
   rabbet_moe_sizes_t sizes;
   rabbet_moe_attrs_t attrs;
+  bool has_scores;
   float scale;
   double* sum;  // of a token
   float* row;
@@ -381,7 +382,9 @@ static void moe_run(const moe_call_t* call, const rabbet_view_t* y, float* x) {
       int64_t at = token * s->chosen + c;
       int64_t expert = rabbet_load_int64(experts->dtype, experts->data, at);
       if (expert >= 0 && expert < s->experts)
-        moe_expert(call, token, expert, moe_at(call, RABBET_MOE_SCORES, at), x);
+        moe_expert(call, token, expert,
+                   call->has_scores ? moe_at(call, RABBET_MOE_SCORES, at) : 1,
+                   x);
     }
     for (int64_t k = 0; k < s->hidden; ++k)
       rabbet_store_double(y->dtype, y->data, token * s->hidden + k,
@@ -398,6 +401,7 @@ static rabbet_status_t moe_reference(const rabbet_op_eval_t* eval) {
   RABBET_RETURN_IF_ERROR(rabbet_moe_resolve(dims, &call.sizes));
   rabbet_moe_read_attrs(eval->attrs, eval->attr_count, call.sizes.inner,
                         &call.attrs);
+  call.has_scores = dims[RABBET_MOE_SCORES] != NULL;
   call.scale = (float)moe_at(&call, RABBET_MOE_SCALE, 0);
   size_t hidden = (size_t)call.sizes.hidden, inner = (size_t)call.sizes.inner;
   void* room = NULL;
@@ -446,7 +450,8 @@ static double moe_cost(const rabbet_op_eval_t* eval) {
 static const rabbet_op_operand_t moe_inputs[] = {
     {"hidden_states", 0, RABBET_T_NARROW_FLOATS},
     {"selected_experts_for_tokens", RABBET_OPERAND_INDEX, RABBET_T_INDICES},
-    {"scores_for_selected_experts", 0, RABBET_T_NARROW_FLOATS},
+    {"scores_for_selected_experts", RABBET_OPERAND_OPTIONAL,
+     RABBET_T_NARROW_FLOATS},
     {"fc_gate_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
     {"fc_up_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
     {"fc_down_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},

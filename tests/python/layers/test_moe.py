@@ -83,6 +83,12 @@ def test_experts_of_one_product(biased: bool) -> None:
     check([x, chosen, scores, None, None, down, *([None, None] if bias else []), *bias], wanted)
 
 
+def test_without_scores_each_expert_counts_once() -> None:
+    given = [*tokens(6), *weights(biased=True)]
+    ones = np.ones_like(given[2])
+    check([*given[:2], None, *given[3:]], expected(*given[:2], ones, *given[3:]))
+
+
 def test_experts_of_one_product_have_no_other_parts() -> None:
     _, chosen, scores = tokens(7)
     x, down = random(7, INNER), random(EXPERTS, INNER, HIDDEN, seed=3)

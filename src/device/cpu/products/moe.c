@@ -257,6 +257,12 @@ static void moe_down_part(void* context, int64_t begin, int64_t end) {
 
 // ---- Tokens ----------------------------------------------------------------
 
+static float moe_score(const moe_call_t* call, int64_t pair) {
+  const char* scores = call->in[RABBET_MOE_SCORES];
+  if (!scores) return 1;
+  return (float)rabbet_load_double(call->state->dtype, scores, pair);
+}
+
 // Computes elements [k, k + count) of a token's result, at most RABBET_LANES.
 static void moe_sum(const moe_call_t* call, int64_t token, int64_t k,
                     int64_t count) {
@@ -269,9 +275,7 @@ static void moe_sum(const moe_call_t* call, int64_t token, int64_t k,
   for (int64_t c = 0; c < s->chosen; ++c) {
     int64_t pair = token * s->chosen + c, place = call->place[pair];
     if (place < 0) continue;
-    float score =
-        (float)rabbet_load_double(state->dtype, call->in[RABBET_MOE_SCORES],
-                                  call->first * s->chosen + pair);
+    float score = moe_score(call, call->first * s->chosen + pair);
     vectors->weigh(call->down + place * s->hidden + k, score, true, count, sum);
     if (!biases) continue;
     const char* from =

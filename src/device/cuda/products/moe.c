@@ -285,7 +285,9 @@ static rabbet_status_t cuda_moe_enqueue(rabbet_kernel_t* base,
         .p = state->parameters,
         .in = {.hidden = in[RABBET_MOE_HIDDEN] + row,
                .experts = in[RABBET_MOE_EXPERTS] + pair * index,
-               .scores = in[RABBET_MOE_SCORES] + pair * kernel->size,
+               .scores = in[RABBET_MOE_SCORES]
+                             ? in[RABBET_MOE_SCORES] + pair * kernel->size
+                             : NULL,
                .gate = in[RABBET_MOE_GATE],
                .up = in[RABBET_MOE_UP],
                .down = in[RABBET_MOE_DOWN],

@@ -10,10 +10,8 @@
 //
 // Few tokens are bound by the bytes of the weights, many by products.
 #include "device/cuda/products/mma.cuh"
-#include "device/cuda/products/moe_params.h"
+#include "device/cuda/products/moe_shared.cuh"
 #include "device/cuda/programs/scales.cuh"
-
-typedef ELEMENT T;
 
 enum {
   PIECE = 16 / sizeof(T),   // elements
@@ -27,12 +25,6 @@ enum {
 // ---- Sorting: one block
 
 DEVICE int32_t seen(const int32_t* at) { return *(const volatile int32_t*)at; }
-
-DEVICE int32_t expert_of(const void* experts, int64_t pair, const moe_t& p) {
-  int64_t e = p.is_long ? ((const int64_t*)experts)[pair]
-                        : (int64_t)((const int32_t*)experts)[pair];
-  return e >= 0 && e < p.experts ? (int32_t)e : -1;
-}
 
 // The exclusive prefix sum over the 32 threads of a warp; *total: the sum.
 DEVICE int32_t scan_warp(int32_t x, int32_t* total) {
@@ -288,13 +280,6 @@ struct products_t {
 
 // ---- The first products
 
-DEVICE float activate(float gate, float up, const moe_t& p) {
-  gate = gate > p.limit ? p.limit : gate;
-  up = up > p.limit ? p.limit : up < -p.limit ? -p.limit : up;
-  if (p.is_silu) gate = gate / (1.0f + expf(-p.alpha * gate));
-  return gate * (up + p.beta);
-}
-
 template <int ROWS>
 DEVICE void inner_products(const moe_inputs_t& in, const moe_order_t& order,
                            T* inner, const moe_t& p) {
@@ -436,7 +421,8 @@ extern "C" __global__ void __launch_bounds__(256)
     int64_t pair = token * chosen + c;
     int32_t place = order.place[pair];
     if (place >= 0)
-      sum += to_float(scores[pair]) * results[place * p.hidden + k];
+      sum += (scores ? to_float(scores[pair]) : 1.0f) *
+             results[place * p.hidden + k];
   }
   y[at] = from_float<T>(sum);
 }

@@ -6,6 +6,12 @@
 #define MOE_COLUMNS 64   // of a tile of results
 #define MOE_THREADS 128  // of a block of products
 #define MOE_SORT_THREADS 256
+// Of moe_few.cu: threads of a block, and those along columns, where each has 16
+// bytes of a row, or one element.
+#define MOE_FEW_THREADS 256
+#define MOE_NARROW_LANES 2
+#define MOE_WIDE_LANES 8
+#define MOE_SINGLE_LANES 32
 
 // Sizes of a launch, which computes a part of the tokens.
 typedef struct moe_t {
