@@ -104,6 +104,26 @@ bool rabbet_ir_is_real(rabbet_dtype_t dtype) {
          dtype == RABBET_DTYPE_BF16;
 }
 
+bool rabbet_ir_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                    int32_t axis, rabbet_ir_part_t* out_part) {
+  const rabbet_ir_node_t* slice = value->producer;
+  rabbet_ir_window_t window;
+  if (axis < 0 || !slice || slice->dead ||
+      !rabbet_op_is(slice->op, RABBET_OP_SLICE) ||
+      rabbet_ir_has_wishes(ir, slice) || !rabbet_ir_window(ir, slice, &window))
+    return false;
+  assert(axis < value->shape.rank);
+  *out_part = (rabbet_ir_part_t){.x = rabbet_ir_input(ir, slice, 0),
+                                 .start = window.start[axis],
+                                 .size = rabbet_ir_dims(ir, value).d[axis],
+                                 .stride = window.stride[axis]};
+  for (int32_t i = 0; i < value->shape.rank; ++i)
+    if (i != axis && (window.start[i] != 0 || window.stride[i] != 1 ||
+                      value->shape.d[i] != out_part->x->shape.d[i]))
+      return false;
+  return out_part->size != 0;
+}
+
 bool rabbet_ir_can_bypass(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                           const rabbet_ir_value_t* value) {
   assert(node->output_count == 1 && !node->dead);
@@ -136,4 +156,45 @@ rabbet_status_t rabbet_ir_new_floats(rabbet_build_t* build, const char* name,
   *out_data = data;
   return rabbet_ir_add_constant(&build->ir, name, RABBET_DTYPE_FLOAT, dims,
                                 data, out_value);
+}
+
+static const rabbet_ir_value_t* rewrite_find_filled(const rabbet_ir_t* ir,
+                                                    rabbet_dtype_t dtype,
+                                                    const rabbet_dims_t* dims,
+                                                    double number) {
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    const rabbet_ir_value_t* value = ir->values.data[i];
+    if (!value->constant || value->is_deferred || value->dtype != dtype ||
+        value->uses == 0)
+      continue;
+    rabbet_dims_t other = rabbet_ir_dims(ir, value);
+    if (rabbet_dims_equal(&other, dims) &&
+        rabbet_ir_is_number(ir, value, number))
+      return value;
+  }
+  return NULL;
+}
+
+rabbet_status_t rabbet_ir_filled(rabbet_build_t* build, const char* name,
+                                 rabbet_dtype_t dtype,
+                                 const rabbet_dims_t* dims, double number,
+                                 int32_t* out_value) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* known = rewrite_find_filled(ir, dtype, dims, number);
+  rabbet_ir_value_t* value = NULL;
+  size_t bytes = 0;
+  void* data = NULL;
+  *out_value = known ? known->id : -1;
+  if (known) return rabbet_ok();
+  assert(rabbet_ir_is_real(dtype));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(dtype, RABBET_FORMAT_LINEAR, dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&build->arena, bytes + 1, &data));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_constant(ir, name, dtype, dims, data, &value));
+  for (int64_t i = 0; i < rabbet_ir_count(ir, value); ++i)
+    rabbet_store_double(dtype, data, i, number);
+  *out_value = value->id;
+  return rabbet_ok();
 }

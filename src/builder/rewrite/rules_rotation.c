@@ -12,11 +12,7 @@
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
 
-// A window of the last axis of `x`, whole on the others.
-typedef struct rotary_part_t {
-  rabbet_ir_value_t* x;
-  int64_t start, size, stride;
-} rotary_part_t;
+typedef rabbet_ir_part_t rotary_part_t;
 
 static bool rotary_is(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                       rabbet_op_id_t op) {
@@ -39,19 +35,7 @@ static int64_t rotary_width(const rabbet_ir_t* ir,
 // Whether the node takes a window of the last axis alone.
 static bool rotary_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                         rotary_part_t* out) {
-  const rabbet_ir_node_t* slice = rotary_maker(ir, value, RABBET_OP_SLICE);
-  rabbet_ir_window_t window;
-  if (!slice || !rabbet_ir_window(ir, slice, &window)) return false;
-  int32_t last = value->shape.rank - 1;
-  *out = (rotary_part_t){.x = rabbet_ir_input(ir, slice, 0),
-                         .start = last < 0 ? 0 : window.start[last],
-                         .size = rotary_width(ir, value),
-                         .stride = last < 0 ? 0 : window.stride[last]};
-  for (int32_t i = 0; i < last; ++i)
-    if (window.start[i] != 0 || window.stride[i] != 1 ||
-        value->shape.d[i] != out->x->shape.d[i])
-      return false;
-  return out->size > 0;
+  return rabbet_ir_part(ir, value, value->shape.rank - 1, out);
 }
 
 // Whether `a` and `b` are the first and second elements of all pairs of one

@@ -21,6 +21,7 @@ static const struct {
     {RABBET_OP_CONCATENATION, rabbet_rule_concatenation},
     {RABBET_OP_CONCATENATION, rabbet_rule_wrapped_parts},
     {RABBET_OP_CONCATENATION, rabbet_rule_rotated_parts},
+    {RABBET_OP_CONCATENATION, rabbet_rule_rotated_places},
     {RABBET_OP_ROTATION, rabbet_rule_rotated_transpose},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_neutral},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_normalization},

@@ -477,6 +477,88 @@ static void written_out_rotation(void** state) {
   }
 }
 
+// Places [start, start + size) of the axis before the last one.
+static rabbet_tensor_t* places(net_t* net, const char* name, rabbet_tensor_t* x,
+                               int64_t start, int64_t size) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "slice",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {INTS_ATTR("start", 0, 0, start, 0),
+                                         INTS_ATTR("shape", 2, 3, size, 8)},
+                               .attr_count = 2});
+}
+
+// A rotation of four places, from place `start` on, of six.
+static rabbet_tensor_t* rotated_places(net_t* net, rabbet_tensor_t* x,
+                                       int64_t start) {
+  return rotated(net, places(net, "patches", x, start, 4), 8, true);
+}
+
+// Class tokens and registers, before or behind what is rotated.
+static void rotated_places_are_one_rotation(void** state) {
+  (void)state;
+  for (int64_t start = 0; start <= 2; start += 2) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 6, 8));
+    rabbet_tensor_t* y = rotated_places(&net, x, start);
+    rabbet_tensor_t* rest = places(&net, "rest", x, start > 0 ? 0 : 4, 2);
+    y = join(&net, "all", start > 0 ? rest : y, start > 0 ? y : rest, 2);
+    net_output(&net, y, "y");
+    EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
+    expect_report(&net, "rot ", true);
+    net_end(&net);
+  }
+}
+
+static void rotated_places_between_others(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 6, 8));
+  rabbet_tensor_t* y =
+      net_add(&net, "all",
+              (net_layer_t){.op = "concatenation",
+                            .inputs = {places(&net, "lead", x, 0, 1),
+                                       rotated_places(&net, x, 1),
+                                       places(&net, "rest", x, 5, 1)},
+                            .input_count = 3,
+                            .attrs = {INT_ATTR("axis", -2)},
+                            .attr_count = 1});
+  net_output(&net, y, "y");
+  EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
+  expect_report(&net, "rot ", true);
+  net_end(&net);
+}
+
+// Places in another order, of another tensor, that are missing, or whose
+// rotation others read.
+static void other_places_stay(void** state) {
+  (void)state;
+  enum { SWAPPED, OTHER, MISSING, SHARED, FORMS };
+  for (int form = 0; form < FORMS; ++form) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 6, 8));
+    rabbet_tensor_t* z =
+        net_input(&net, "z", RABBET_DTYPE_FLOAT, DIMS(2, 3, 6, 8));
+    rabbet_tensor_t* y = rotated_places(&net, x, form == MISSING ? 1 : 2);
+    rabbet_tensor_t* lead =
+        places(&net, "lead", form == OTHER ? z : x, 0, form == MISSING ? 1 : 2);
+    if (form == SHARED)
+      net_output(&net, net_unary(&net, "neg2", "NEG", y), "s");
+    net_output(&net,
+               join(&net, "all", form == SWAPPED ? y : lead,
+                    form == SWAPPED ? lead : y, 2),
+               "y");
+    net_output(&net, net_unary(&net, "neg3", "NEG", z), "o");
+    check_network(&net, 0, 1e-5);
+    expect_report(&net, "all ", true);
+    net_end(&net);
+  }
+}
+
 // Other signs, halves of other tensors, and tables that differ are none.
 static void almost_rotation(void** state) {
   (void)state;
@@ -882,6 +964,9 @@ int main(void) {
       cmocka_unit_test(almost_normalization),
       cmocka_unit_test(written_out_rms),
       cmocka_unit_test(written_out_rotation),
+      cmocka_unit_test(rotated_places_are_one_rotation),
+      cmocka_unit_test(rotated_places_between_others),
+      cmocka_unit_test(other_places_stay),
       cmocka_unit_test(almost_rotation),
       cmocka_unit_test(products_of_a_row),
       cmocka_unit_test(written_out_gelu),
