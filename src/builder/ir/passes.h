@@ -213,6 +213,9 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_transposed_normalization;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotation;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_parts;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_transpose;
+// Products of complex numbers, given as pairs, by such of size 1 become
+// rotations of neighbours (rules_complex_rotation.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_complex_rotation;
 // Rotations of all places along an axis but the first or last ones, which a
 // concatenation adds, become one of all places (rules_rotated_places.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_places;
@@ -289,11 +292,23 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_permutation(rabbet_build_t* build, const rabbet_ir_node_t* before,
                           const char* name, int32_t input, const int64_t* perm,
                           int32_t rank, rabbet_ir_node_t** out_node);
+// A reshape of `*value` before node `before`, unless it has these extents.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ir_add_reshape(rabbet_build_t* build, const rabbet_ir_node_t* before,
+                      const rabbet_expr_t* extents, int32_t rank,
+                      const rabbet_ir_value_t** value);
 // A node that takes `size` elements of an axis, before node `before`.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_slice(rabbet_build_t* build, const rabbet_ir_node_t* before,
                     const char* name, int32_t input, int64_t axis,
                     int64_t start, int64_t size, rabbet_ir_node_t** out_node);
+// The value of which a view makes `value` by giving it a last axis of extent 1;
+// NULL: there is none.
+RABBET_PRIVATE_API const rabbet_ir_value_t* rabbet_ir_unsqueezed(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value);
+// The value of which a view makes `value` by taking that axis away.
+RABBET_PRIVATE_API const rabbet_ir_value_t* rabbet_ir_squeezed(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value);
 // A window of one axis of `x`, whole on the others.
 typedef struct rabbet_ir_part_t {
   rabbet_ir_value_t* x;

@@ -155,7 +155,7 @@ static rabbet_status_t packed_arrange(rabbet_build_t* build,
       order[p->order[i]] = i;
     }
   RABBET_RETURN_IF_ERROR(
-      rabbet_parts_reshape(build, before, extents, p->count, table));
+      rabbet_ir_add_reshape(build, before, extents, p->count, table));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
       build, before, before->name, (*table)->id, order, p->count, &turn));
   *table = rabbet_ir_output(ir, turn, 0);
@@ -164,7 +164,7 @@ static rabbet_status_t packed_arrange(rabbet_build_t* build,
     extents[i] = i < packed->place    ? shape.d[i]
                  : i == packed->place ? one
                                       : shape.d[i - 1];
-  return rabbet_parts_reshape(build, before, extents, p->count + 1, table);
+  return rabbet_ir_add_reshape(build, before, extents, p->count + 1, table);
 }
 
 // The table of one rotated part becomes that of all parts, with this number for
@@ -220,7 +220,7 @@ static rabbet_status_t packed_rotate(rabbet_build_t* build,
   }
   const rabbet_ir_value_t* x = part->base;
   RABBET_RETURN_IF_ERROR(
-      rabbet_parts_reshape(build, before, extents, p->count + 1, &x));
+      rabbet_ir_add_reshape(build, before, extents, p->count + 1, &x));
   int32_t inputs[] = {x->id, rotation->inputs[1], rotation->inputs[2]};
   for (int i = 0; i < TABLES; ++i)
     RABBET_RETURN_IF_ERROR(packed_table(
@@ -229,8 +229,8 @@ static rabbet_status_t packed_rotate(rabbet_build_t* build,
       ir, RABBET_OP_ROTATION, rotation->name, rotation->attrs,
       rotation->op->attr_count, inputs, 3, before, &made));
   *out_value = rabbet_ir_output(ir, made, 0);
-  return rabbet_parts_reshape(build, before, part->base->shape.d,
-                              part->base->shape.rank, out_value);
+  return rabbet_ir_add_reshape(build, before, part->base->shape.d,
+                               part->base->shape.rank, out_value);
 }
 
 // The first of two nodes.

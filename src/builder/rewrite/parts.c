@@ -205,60 +205,6 @@ static bool parts_slice(rabbet_parts_t* p, const rabbet_ir_t* ir,
 
 // ---- Rewriting --------------------------------------------------------------
 
-// Extents that are constant, and can be listed in the attribute.
-static bool parts_are_constant(const rabbet_expr_graph_t* graph,
-                               const rabbet_shape_t* shape,
-                               int64_t extents[RABBET_MAX_RANK]) {
-  for (int32_t i = 0; i < shape->rank; ++i)
-    if (!rabbet_expr_is_constant(graph, shape->d[i], &extents[i]) ||
-        extents[i] <= 0)  // 0 would be a copy of the input's extent
-      return false;
-  return true;
-}
-
-static rabbet_status_t parts_extents(rabbet_build_t* build, const char* name,
-                                     const rabbet_shape_t* shape,
-                                     int32_t* out_operand) {
-  const rabbet_dims_t list = {.rank = 1, .d = {shape->rank}};
-  const rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64};
-  rabbet_ir_value_t* operand = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_ir_add_value(&build->ir, &like, name, &operand));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_shape_from_dims(build->ir.graph, &list, &operand->shape));
-  operand->value_count = (size_t)shape->rank;
-  *out_operand = operand->id;
-  return rabbet_arena_copy(&build->arena, shape->d,
-                           operand->value_count * sizeof(shape->d[0]),
-                           (void**)&operand->values);
-}
-
-rabbet_status_t rabbet_parts_reshape(rabbet_build_t* build,
-                                     const rabbet_ir_node_t* before,
-                                     const rabbet_expr_t* extents, int32_t rank,
-                                     const rabbet_ir_value_t** value) {
-  rabbet_ir_t* ir = &build->ir;
-  rabbet_ir_node_t* node = NULL;
-  rabbet_shape_t shape = {.rank = rank};
-  int64_t numbers[RABBET_MAX_RANK];
-  const rabbet_attr_t attr = {.name = "reshape_dims",
-                              .type = RABBET_ATTR_INTS,
-                              .data = numbers,
-                              .count = (size_t)rank};
-  int32_t inputs[2] = {(*value)->id, -1};
-  memcpy(shape.d, extents, (size_t)rank * sizeof(extents[0]));
-  if (rabbet_ir_shape_equal(&shape, &(*value)->shape)) return rabbet_ok();
-  bool constant = parts_are_constant(ir->graph, &shape, numbers);
-  if (!constant)
-    RABBET_RETURN_IF_ERROR(
-        parts_extents(build, before->name, &shape, &inputs[1]));
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SHUFFLE, before->name,
-                                            &attr, constant, inputs,
-                                            constant ? 1 : 2, before, &node));
-  *value = rabbet_ir_output(ir, node, 0);
-  return rabbet_ok();
-}
-
 static rabbet_status_t parts_add_slice(rabbet_build_t* build,
                                        const rabbet_parts_t* p,
                                        const rabbet_ir_node_t* before,
@@ -290,12 +236,12 @@ rabbet_status_t rabbet_parts_make(rabbet_build_t* build,
   if (turns) {
     rabbet_ir_node_t* turn = NULL;
     RABBET_RETURN_IF_ERROR(
-        rabbet_parts_reshape(build, before, extents, p->count, value));
+        rabbet_ir_add_reshape(build, before, extents, p->count, value));
     RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
         build, before, before->name, (*value)->id, order, p->count, &turn));
     *value = rabbet_ir_output(&build->ir, turn, 0);
   }
-  return rabbet_parts_reshape(build, before, shape->d, shape->rank, value);
+  return rabbet_ir_add_reshape(build, before, shape->d, shape->rank, value);
 }
 
 bool rabbet_parts_read(const rabbet_ir_t* ir, const rabbet_parts_chain_t* chain,

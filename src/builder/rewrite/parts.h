@@ -51,10 +51,5 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_parts_make(rabbet_build_t* build, const rabbet_parts_t* p,
                   const rabbet_ir_node_t* before, const rabbet_shape_t* shape,
                   const rabbet_ir_value_t** value);
-// A reshape of `*value`, unless it has these extents.
-RABBET_PRIVATE_API rabbet_status_t
-rabbet_parts_reshape(rabbet_build_t* build, const rabbet_ir_node_t* before,
-                     const rabbet_expr_t* extents, int32_t rank,
-                     const rabbet_ir_value_t** value);
 
 #endif  // RABBET_SRC_BUILDER_REWRITE_PARTS_H_

@@ -104,6 +104,94 @@ bool rabbet_ir_is_real(rabbet_dtype_t dtype) {
          dtype == RABBET_DTYPE_BF16;
 }
 
+// Extents that are constant, and can be listed in the attribute.
+static bool reshape_is_constant(const rabbet_expr_graph_t* graph,
+                                const rabbet_shape_t* shape,
+                                int64_t extents[RABBET_MAX_RANK]) {
+  for (int32_t i = 0; i < shape->rank; ++i)
+    if (!rabbet_expr_is_constant(graph, shape->d[i], &extents[i]) ||
+        extents[i] <= 0)  // 0 would be a copy of the input's extent
+      return false;
+  return true;
+}
+
+static rabbet_status_t reshape_operand(rabbet_build_t* build, const char* name,
+                                       const rabbet_shape_t* shape,
+                                       int32_t* out_operand) {
+  const rabbet_dims_t list = {.rank = 1, .d = {shape->rank}};
+  const rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64};
+  rabbet_ir_value_t* operand = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_value(&build->ir, &like, name, &operand));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_shape_from_dims(build->ir.graph, &list, &operand->shape));
+  operand->value_count = (size_t)shape->rank;
+  *out_operand = operand->id;
+  return rabbet_arena_copy(&build->arena, shape->d,
+                           operand->value_count * sizeof(shape->d[0]),
+                           (void**)&operand->values);
+}
+
+rabbet_status_t rabbet_ir_add_reshape(rabbet_build_t* build,
+                                      const rabbet_ir_node_t* before,
+                                      const rabbet_expr_t* extents,
+                                      int32_t rank,
+                                      const rabbet_ir_value_t** value) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_node_t* node = NULL;
+  rabbet_shape_t shape = {.rank = rank};
+  int64_t numbers[RABBET_MAX_RANK];
+  const rabbet_attr_t attr = {.name = "reshape_dims",
+                              .type = RABBET_ATTR_INTS,
+                              .data = numbers,
+                              .count = (size_t)rank};
+  int32_t inputs[2] = {(*value)->id, -1};
+  memcpy(shape.d, extents, (size_t)rank * sizeof(extents[0]));
+  if (rabbet_ir_shape_equal(&shape, &(*value)->shape)) return rabbet_ok();
+  bool constant = reshape_is_constant(ir->graph, &shape, numbers);
+  if (!constant)
+    RABBET_RETURN_IF_ERROR(
+        reshape_operand(build, before->name, &shape, &inputs[1]));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SHUFFLE, before->name,
+                                            &attr, constant, inputs,
+                                            constant ? 1 : 2, before, &node));
+  *value = rabbet_ir_output(ir, node, 0);
+  return rabbet_ok();
+}
+
+// Whether the longer shape is the other one with a last axis of extent 1.
+static bool squeeze_leads(const rabbet_ir_t* ir,
+                          const rabbet_ir_value_t* longer,
+                          const rabbet_ir_value_t* shorter) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, longer);
+  rabbet_shape_t lead = longer->shape;
+  --lead.rank;
+  return dims.rank == shorter->shape.rank + 1 && dims.d[dims.rank - 1] == 1 &&
+         rabbet_ir_shape_equal(&lead, &shorter->shape);
+}
+
+// The input of the view that makes the value; NULL: none does.
+static const rabbet_ir_value_t* squeeze_viewed(const rabbet_ir_t* ir,
+                                               const rabbet_ir_value_t* value) {
+  const rabbet_ir_node_t* view = value->producer;
+  return view && !view->dead && rabbet_op_is(view->op, RABBET_OP_SHUFFLE) &&
+                 !rabbet_ir_has_wishes(ir, view) && rabbet_ir_is_view(ir, view)
+             ? rabbet_ir_input(ir, view, 0)
+             : NULL;
+}
+
+const rabbet_ir_value_t* rabbet_ir_unsqueezed(const rabbet_ir_t* ir,
+                                              const rabbet_ir_value_t* value) {
+  const rabbet_ir_value_t* from = squeeze_viewed(ir, value);
+  return from && squeeze_leads(ir, value, from) ? from : NULL;
+}
+
+const rabbet_ir_value_t* rabbet_ir_squeezed(const rabbet_ir_t* ir,
+                                            const rabbet_ir_value_t* value) {
+  const rabbet_ir_value_t* from = squeeze_viewed(ir, value);
+  return from && squeeze_leads(ir, from, value) ? from : NULL;
+}
+
 bool rabbet_ir_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                     int32_t axis, rabbet_ir_part_t* out_part) {
   const rabbet_ir_node_t* slice = value->producer;

@@ -1,8 +1,8 @@
 // Rotary position embeddings written out, as exporters do, become one rotation:
 //   x * cos + concatenation(-b, a) * sin, a and b being the halves of x;
-//   the same with elements of even and odd places for a and b, which a
-//   concatenation along a new last axis and a reshape bring back between each
-//   other;
+//   the same with elements of even and odd places for a and b, by slices or a
+//   reshape [..., n, 2], which a concatenation along a new last axis and a
+//   reshape bring back between each other;
 //   concatenation(a * cos - b * sin, b * cos + a * sin) of the halves;
 //   a concatenation of a rotated part of x and the rest of it.
 // A transpose before one goes behind it, where attention takes it as strides.
@@ -32,10 +32,72 @@ static int64_t rotary_width(const rabbet_ir_t* ir,
   return dims.rank > 0 ? dims.d[dims.rank - 1] : -1;
 }
 
-// Whether the node takes a window of the last axis alone.
+// The value of whose last axis a view makes two, of which `axis` is the shorter
+// one; NULL: there is none.
+static rabbet_ir_value_t* rotary_unpaired(const rabbet_ir_t* ir,
+                                          const rabbet_ir_value_t* pairs,
+                                          int32_t axis) {
+  const rabbet_ir_node_t* view = rotary_maker(ir, pairs, RABBET_OP_SHUFFLE);
+  rabbet_ir_value_t* flat = view ? rabbet_ir_input(ir, view, 0) : NULL;
+  int32_t rank = pairs->shape.rank;
+  if (!flat || !rabbet_ir_is_view(ir, view) || flat->shape.rank != rank - 1 ||
+      rabbet_ir_dims(ir, pairs).d[axis] != 2)
+    return NULL;
+  for (int32_t i = 0; i < rank - 2; ++i)
+    if (flat->shape.d[i] != pairs->shape.d[i]) return NULL;
+  return flat;
+}
+
+// Whether the value [..., n, 1], a slice, has the first or second elements of
+// all pairs of the last axis of what it views as [..., n, 2].
+static bool rotary_of_pairs(const rabbet_ir_t* ir,
+                            const rabbet_ir_value_t* value,
+                            rotary_part_t* out) {
+  int32_t last = value->shape.rank - 1;
+  if (last < 1 || !rabbet_ir_part(ir, value, last, out) || out->size != 1)
+    return false;
+  *out = (rotary_part_t){.x = rotary_unpaired(ir, out->x, last),
+                         .start = out->start,
+                         .size = rabbet_ir_dims(ir, value).d[last - 1],
+                         .stride = 2};
+  return out->x && out->size > 0;
+}
+
+// Whether the value [..., n] is a half of the last axis of what is viewed as
+// [..., 2, n].
+static bool rotary_of_halves(const rabbet_ir_t* ir,
+                             const rabbet_ir_value_t* value,
+                             rotary_part_t* out) {
+  const rabbet_ir_node_t* view = rotary_maker(ir, value, RABBET_OP_SHUFFLE);
+  const rabbet_ir_value_t* slice = view ? rabbet_ir_input(ir, view, 0) : NULL;
+  int32_t axis = value->shape.rank - 1;
+  int64_t size = rotary_width(ir, value);
+  if (!slice || !rabbet_ir_is_view(ir, view) || axis < 0 ||
+      slice->shape.rank != axis + 2 || rotary_width(ir, slice) != size ||
+      !rabbet_ir_part(ir, slice, axis, out) || out->size != 1)
+    return false;
+  *out = (rotary_part_t){.x = rotary_unpaired(ir, out->x, axis),
+                         .start = out->start * size,
+                         .size = size,
+                         .stride = 1};
+  return out->x && size > 0;
+}
+
+// Whether the value is a window of the last axis alone.
 static bool rotary_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                         rotary_part_t* out) {
-  return rabbet_ir_part(ir, value, value->shape.rank - 1, out);
+  const rabbet_ir_value_t* pairs = rabbet_ir_squeezed(ir, value);
+  return rabbet_ir_part(ir, value, value->shape.rank - 1, out) ||
+         (pairs && rotary_of_pairs(ir, pairs, out)) ||
+         rotary_of_halves(ir, value, out);
+}
+
+// The same of a value with a last axis of extent 1, which a view may have given
+// it.
+static bool rotary_end(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                       rotary_part_t* out) {
+  const rabbet_ir_value_t* flat = rabbet_ir_unsqueezed(ir, value);
+  return flat ? rotary_part(ir, flat, out) : rotary_of_pairs(ir, value, out);
 }
 
 // Whether `a` and `b` are the first and second elements of all pairs of one
@@ -75,19 +137,6 @@ static bool rotary_concatenates(const rabbet_ir_t* ir,
          (axis == rank - 1 || axis == -1);
 }
 
-// The value without a last axis of extent 1 that a view gave it.
-static const rabbet_ir_value_t* rotary_flat(const rabbet_ir_t* ir,
-                                            const rabbet_ir_value_t* value) {
-  const rabbet_ir_node_t* view = rotary_maker(ir, value, RABBET_OP_SHUFFLE);
-  const rabbet_ir_value_t* from = view ? rabbet_ir_input(ir, view, 0) : NULL;
-  if (!from || !rabbet_ir_is_view(ir, view) || rotary_width(ir, value) != 1 ||
-      from->shape.rank + 1 != value->shape.rank)
-    return NULL;
-  for (int32_t i = 0; i < from->shape.rank; ++i)
-    if (from->shape.d[i] != value->shape.d[i]) return NULL;
-  return from;
-}
-
 // x, where `value` is the concatenation of -b and a; else NULL.
 static rabbet_ir_value_t* rotary_turned(const rabbet_ir_t* ir,
                                         const rabbet_ir_value_t* value,
@@ -101,21 +150,20 @@ static rabbet_ir_value_t* rotary_turned(const rabbet_ir_t* ir,
   const rabbet_ir_node_t* node =
       rotary_maker(ir, joined, RABBET_OP_CONCATENATION);
   if (!node || !rotary_concatenates(ir, node, 2)) return NULL;
-  const rabbet_ir_value_t* ends[2];
-  for (size_t i = 0; i < 2; ++i) {
-    ends[i] = rabbet_ir_input(ir, node, i);
-    if (view) ends[i] = rotary_flat(ir, ends[i]);
-  }
   // Exporters negate before or behind the new axis.
-  const rabbet_ir_value_t* second =
-      ends[0] ? rotary_negated(ir, ends[0]) : NULL;
-  if (view && !second) {
-    second = rotary_negated(ir, rabbet_ir_input(ir, node, 0));
-    second = second ? rotary_flat(ir, second) : NULL;
+  const rabbet_ir_value_t* end = rabbet_ir_input(ir, node, 0);
+  const rabbet_ir_value_t* second = rotary_negated(ir, end);
+  const rabbet_ir_value_t* flat = view ? rabbet_ir_unsqueezed(ir, end) : NULL;
+  bool plain = !view;
+  if (!second && flat) {
+    second = rotary_negated(ir, flat);
+    plain = true;
   }
   rotary_part_t a, b;
-  if (!second || !ends[1] || !rotary_part(ir, ends[1], &a) ||
-      !rotary_part(ir, second, &b) ||
+  if (!second ||
+      !(view ? rotary_end : rotary_part)(ir, rabbet_ir_input(ir, node, 1),
+                                         &a) ||
+      !(plain ? rotary_part : rotary_end)(ir, second, &b) ||
       !rotary_pairs(ir, &a, &b, out_interleaved) ||
       *out_interleaved != (view != NULL) ||
       !rabbet_ir_shape_equal(&a.x->shape, &value->shape))

@@ -20,6 +20,7 @@ static const struct {
     {RABBET_OP_GATHER, rabbet_rule_gathered_part},
     {RABBET_OP_CONCATENATION, rabbet_rule_concatenation},
     {RABBET_OP_CONCATENATION, rabbet_rule_wrapped_parts},
+    {RABBET_OP_CONCATENATION, rabbet_rule_complex_rotation},
     {RABBET_OP_CONCATENATION, rabbet_rule_rotated_parts},
     {RABBET_OP_CONCATENATION, rabbet_rule_rotated_places},
     {RABBET_OP_ROTATION, rabbet_rule_rotated_transpose},
