@@ -191,6 +191,13 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_slice;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_concatenation;
 // A gather with one constant index is a slice (rules_gather.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gathered_part;
+// A scatter to constant places one behind the other is a concatenation
+// (rules_scatter.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_scattered_part;
+// Slices of one input of a concatenation, and transposes that undo those of its
+// inputs (rules_concatenation.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_slice_of_input;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_transposed_inputs;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_neutral;
 // Rolls and circular padding become slices that wrap (rules_wrap.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_wrapped_parts;
@@ -208,17 +215,17 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_matrix;
 // axes instead.
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_normalization;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_transposed_normalization;
-// Rotary position embeddings written out, and parts of such rotations, become
-// one rotation; a transpose before it goes behind it (rules_rotation.c).
+// Rotary position embeddings written out become one rotation; a transpose
+// before it goes behind it (rules_rotation.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotation;
-RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_parts;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_halves;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_transpose;
 // Products of complex numbers, given as pairs, by such of size 1 become
 // rotations of neighbours (rules_complex_rotation.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_complex_rotation;
-// Rotations of all places along an axis but the first or last ones, which a
-// concatenation adds, become one of all places (rules_rotated_places.c).
-RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_places;
+// Rotations of a part of a tensor, to which a concatenation adds the rest,
+// become one of the tensor (rules_rotated_part.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_part;
 // Normalizations and rotations in FLOAT between casts from and to a narrow type
 // are of that type (rules_narrow.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_narrow;

@@ -47,9 +47,12 @@ static rabbet_tensor_t* rotated(net_t* net, rabbet_tensor_t* x, int64_t size,
                  turned(net, x, size, interleaved)));
 }
 
-static rabbet_tensor_t* rotated_halves(net_t* net, rabbet_tensor_t* x) {
-  rabbet_tensor_t *a = part(net, "a", x, 0, 4, 1),
-                  *b = part(net, "b", x, 4, 4, 1);
+// Halves of x, or even and odd places, rotated and put into halves.
+static rabbet_tensor_t* rotated_parts(net_t* net, rabbet_tensor_t* x,
+                                      bool interleaved) {
+  rabbet_tensor_t *a = part(net, "a", x, 0, 4, interleaved ? 2 : 1),
+                  *b = interleaved ? part(net, "b", x, 1, 4, 2)
+                                   : part(net, "b", x, 4, 4, 1);
   rabbet_tensor_t *cosines = WEIGHTS(net, 1, 1, 4, 4),
                   *sines = WEIGHTS(net, 1, 1, 4, 4);
   return join(
@@ -76,7 +79,7 @@ static void written_out_rotation(void** state) {
                rotated(&net, part(&net, "some", x, 0, 6, 1), 6, false),
                part(&net, "rest", x, 6, 2, 1), 3);
     else if (form == JOINED)
-      y = rotated_halves(&net, x);
+      y = rotated_parts(&net, x, false);
     else
       y = rotated(&net, y, 8, form == NEIGHBOURS);
     // The transpose behind meets its inverse.
@@ -267,6 +270,46 @@ static void rotated_places_between_others(void** state) {
   net_end(&net);
 }
 
+// Decoders leave out elements before or behind the rotated ones; those before
+// neighbours are rotated, too.
+static void rotated_elements_between_others(void** state) {
+  (void)state;
+  for (int form = 0; form < 4; ++form) {
+    bool interleaved = form & 1, in_middle = form >= 2;
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 12));
+    int64_t start = in_middle ? 2 : 4, size = in_middle ? 6 : 8;
+    rabbet_tensor_t* y =
+        rotated(&net, part(&net, "some", x, start, size, 1), size, interleaved);
+    rabbet_tensor_t* parts[3] = {part(&net, "lead", x, 0, start, 1), y, NULL};
+    if (in_middle) parts[2] = part(&net, "rest", x, 8, 4, 1);
+    y = net_add(&net, "all",
+                (net_layer_t){.op = "concatenation",
+                              .inputs = {parts[0], parts[1], parts[2]},
+                              .input_count = in_middle ? 3 : 2,
+                              .attrs = {INT_ATTR("axis", 3)},
+                              .attr_count = 1});
+    net_output(&net, y, "y");
+    EXPECT_STEPS(check_network(&net, 0, 1e-5), interleaved ? 1
+                                               : in_middle ? 5
+                                                           : 4);
+    net_end(&net);
+  }
+}
+
+// DeepSeek V3: neighbours are rotated, and the results lie in halves.
+static void rotated_neighbours_in_halves(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 8));
+  net_output(&net, rotated_parts(&net, x, true), "y");
+  EXPECT_STEPS(check_network(&net, 0, 1e-5), 2);  // the other one transposes
+  expect_report(&net, "rot ", true);
+  net_end(&net);
+}
+
 // Places in another order, of another tensor, that are missing, or whose
 // rotation others read.
 static void other_places_stay(void** state) {
@@ -330,6 +373,8 @@ int main(void) {
       cmocka_unit_test(rotation_of_reshaped_parts),
       cmocka_unit_test(rotated_places_are_one_rotation),
       cmocka_unit_test(rotated_places_between_others),
+      cmocka_unit_test(rotated_elements_between_others),
+      cmocka_unit_test(rotated_neighbours_in_halves),
       cmocka_unit_test(other_places_stay),
       cmocka_unit_test(almost_rotation),
   };

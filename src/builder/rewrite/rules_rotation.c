@@ -3,8 +3,8 @@
 //   the same with elements of even and odd places for a and b, by slices or a
 //   reshape [..., n, 2], which a concatenation along a new last axis and a
 //   reshape bring back between each other;
-//   concatenation(a * cos - b * sin, b * cos + a * sin) of the halves;
-//   a concatenation of a rotated part of x and the rest of it.
+//   concatenation(a * cos - b * sin, b * cos + a * sin), of the halves, or of
+//   elements of even and odd places, whose results then lie in halves.
 // A transpose before one goes behind it, where attention takes it as strides.
 
 #include <assert.h>
@@ -192,11 +192,10 @@ static bool rotary_is_table(const rabbet_ir_t* ir,
   return true;
 }
 
-// Makes the rotation that `node` is the last node of, and puts it in its place.
-static rabbet_status_t rotary_make(rabbet_build_t* build,
-                                   rabbet_ir_node_t* node, const char* name,
-                                   const rotary_t* found, bool* changed) {
-  rabbet_ir_t* ir = &build->ir;
+static rabbet_status_t rotary_add(rabbet_build_t* build,
+                                  const rabbet_ir_node_t* before,
+                                  const rotary_t* found,
+                                  rabbet_ir_node_t** out_node) {
   const rabbet_attr_t attrs[] = {
       {.name = "size",
        .type = RABBET_ATTR_INT,
@@ -207,9 +206,17 @@ static rabbet_status_t rotary_make(rabbet_build_t* build,
        .data = &found->interleaved,
        .count = 1},
   };
+  return rabbet_ir_add_node(&build->ir, RABBET_OP_ROTATION, before->name, attrs,
+                            2, found->inputs, 3, before, out_node);
+}
+
+// Makes the rotation that `node` is the last node of, and puts it in its place.
+static rabbet_status_t rotary_make(rabbet_build_t* build,
+                                   rabbet_ir_node_t* node,
+                                   const rotary_t* found, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
   rabbet_ir_node_t* made = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ROTATION, name, attrs,
-                                            2, found->inputs, 3, node, &made));
+  RABBET_RETURN_IF_ERROR(rotary_add(build, node, found, &made));
   if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
     *changed = true;
   else
@@ -272,7 +279,7 @@ rabbet_status_t rabbet_rule_rotation(rabbet_build_t* build,
       !rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype) ||
       !rotary_match_sum(ir, node, &found))
     return rabbet_ok();
-  return rotary_make(build, node, node->name, &found, changed);
+  return rotary_make(build, node, &found, changed);
 }
 
 // ---- Concatenations ---------------------------------------------------------
@@ -316,56 +323,65 @@ static bool rotary_match_halves(const rabbet_ir_t* ir,
     return false;
   const rotary_part_t *a = &first.parts[0], *b = &first.parts[1];
   size_t of_b = second.parts[0].start == b->start ? 0 : 1;
-  if (!rotary_pairs(ir, a, b, &interleaved) || interleaved ||
+  if (!rotary_pairs(ir, a, b, &interleaved) ||
       second.parts[of_b].start != b->start ||
       second.parts[1 - of_b].start != a->start)
     return false;
   for (int i = 0; i < 2; ++i)
     if (second.parts[i].x != a->x || second.parts[i].size != a->size ||
-        second.parts[i].stride != 1 ||
+        second.parts[i].stride != a->stride ||
         !rotary_is_table(ir, first.tables[i], a->x, a->size))
       return false;
   if (second.tables[of_b] != first.tables[0] ||
       second.tables[1 - of_b] != first.tables[1])
     return false;
-  *out = (rotary_t){
-      {a->x->id, first.tables[0]->id, first.tables[1]->id}, 2 * a->size, false};
+  *out = (rotary_t){{a->x->id, first.tables[0]->id, first.tables[1]->id},
+                    2 * a->size,
+                    interleaved};
   return true;
 }
 
-// A rotated part, which is all of a rotation's input, and the elements behind.
-static rabbet_ir_node_t* rotary_match_partial(const rabbet_ir_t* ir,
-                                              const rabbet_ir_node_t* node,
-                                              rotary_t* out) {
-  rotary_part_t part, rest;
-  if (!rotary_concatenates(ir, node, 2)) return NULL;
-  rabbet_ir_node_t* whole = rabbet_ir_sole_producer(
-      ir, rabbet_ir_input(ir, node, 0), RABBET_OP_ROTATION);
-  if (!whole || !rotary_part(ir, rabbet_ir_input(ir, whole, 0), &part) ||
-      !rotary_part(ir, rabbet_ir_input(ir, node, 1), &rest) ||
-      rest.x != part.x || part.start != 0 || part.stride != 1 ||
-      rest.stride != 1 || rest.start != part.size ||
-      part.size + rest.size != rotary_width(ir, part.x) ||
-      rabbet_ir_int(whole, "size") != part.size)
-    return NULL;
-  *out = (rotary_t){{part.x->id, whole->inputs[1], whole->inputs[2]},
-                    part.size,
-                    rabbet_ir_int(whole, "interleaved")};
-  return whole;
+// The parts are neighbours, and the results lie in halves: those of a rotation
+// of neighbours, in another order.
+static rabbet_status_t rotary_make_apart(rabbet_build_t* build,
+                                         rabbet_ir_node_t* node,
+                                         const rotary_t* found, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_shape_t shape = rabbet_ir_output(ir, node, 0)->shape;
+  int32_t rank = shape.rank;
+  rabbet_shape_t pairs = shape;
+  rabbet_ir_node_t *made = NULL, *turn = NULL;
+  int64_t perm[RABBET_MAX_RANK];
+  if (rank == RABBET_MAX_RANK) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rotary_add(build, node, found, &made));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_constant(ir->graph, found->size / 2, &pairs.d[rank - 1]));
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(ir->graph, 2, &pairs.d[rank]));
+  for (int32_t i = 0; i <= rank; ++i)
+    perm[i] = i < rank - 1 ? i : 2 * rank - 1 - i;
+  const rabbet_ir_value_t* y = rabbet_ir_output(ir, made, 0);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(build, node, pairs.d, rank + 1, &y));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+      build, node, node->name, y->id, perm, rank + 1, &turn));
+  y = rabbet_ir_output(ir, turn, 0);
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_reshape(build, node, shape.d, rank, &y));
+  // Nodes that nothing reads are swept.
+  *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_value(ir, y->id));
+  return rabbet_ok();
 }
 
-rabbet_status_t rabbet_rule_rotated_parts(rabbet_build_t* build,
-                                          rabbet_ir_node_t* node,
-                                          bool* changed) {
+rabbet_status_t rabbet_rule_rotated_halves(rabbet_build_t* build,
+                                           rabbet_ir_node_t* node,
+                                           bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   rotary_t found;
-  if (!rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype))
+  if (rabbet_ir_has_wishes(ir, node) ||
+      !rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype) ||
+      !rotary_match_halves(ir, node, &found))
     return rabbet_ok();
-  if (rotary_match_halves(ir, node, &found))
-    return rotary_make(build, node, node->name, &found, changed);
-  const rabbet_ir_node_t* whole = rotary_match_partial(ir, node, &found);
-  return whole ? rotary_make(build, node, whole->name, &found, changed)
-               : rabbet_ok();
+  return found.interleaved ? rotary_make_apart(build, node, &found, changed)
+                           : rotary_make(build, node, &found, changed);
 }
 
 // ---- Transposes -------------------------------------------------------------

@@ -17,17 +17,35 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 BATCH, HEADS, TOKENS, SIZE = 2, 3, 5, 16
 
 
-def _angles(ids: Any) -> Any:
-    """[batch, 1, tokens, size / 2], from the places of tokens."""
-    places = torch.arange(SIZE // 2, device=ids.device)
+def _angles(ids: Any, pairs: int = SIZE // 2) -> Any:
+    """[batch, 1, tokens, pairs], from the places of tokens."""
+    places = torch.arange(pairs, device=ids.device)
     return ids[:, None, :, None] * 10.0 ** (-places / 4)
 
 
 def _llama4(x: Any, ids: Any) -> Any:
-    angles = _angles(ids)
+    angles = _angles(ids, x.shape[-1] // 2)
     pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
     turned = pairs * torch.polar(torch.ones_like(angles), angles)
     return torch.view_as_real(turned).flatten(3).type_as(x)
+
+
+def _deepseek(x: Any, ids: Any) -> Any:
+    """The first elements of each head are not rotated."""
+    y = torch.empty_like(x)
+    y[..., :6] = x[..., :6]
+    y[..., 6:] = _llama4(x[..., 6:], ids)
+    return y
+
+
+def _wan(x: Any, ids: Any) -> Any:
+    angles = _angles(ids)
+    cos, sin = angles.cos(), angles.sin()
+    a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+    y = torch.empty(x.shape)
+    y[..., 0::2] = a * cos - b * sin
+    y[..., 1::2] = a * sin + b * cos
+    return y.type_as(x)
 
 
 def _parts(x: Any, ids: Any) -> Any:
@@ -60,7 +78,8 @@ def _registers(x: Any, ids: Any) -> Any:
 
 
 FORMS: dict[str, Callable[[Any, Any], Any]] = {
-    f.__name__.lstrip("_"): f for f in (_llama4, _parts, _flux, _cosmos, _registers)
+    f.__name__.lstrip("_"): f
+    for f in (_llama4, _deepseek, _wan, _parts, _flux, _cosmos, _registers)
 }
 
 
