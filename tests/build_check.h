@@ -148,6 +148,23 @@ static inline rabbet_tensor_t* net_unary(net_t* net, const char* name,
                                .attrs = {ENUM_ATTR("op", op)},
                                .attr_count = 1});
 }
+static inline rabbet_tensor_t* net_shuffle(net_t* net, const char* name,
+                                           rabbet_tensor_t* x,
+                                           rabbet_attr_t attr) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "shuffle",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {attr},
+                               .attr_count = 1});
+}
+#define TRANSPOSE(net, name, x, ...) \
+  net_shuffle(net, name, x,          \
+              (rabbet_attr_t)INTS_ATTR("first_transpose", __VA_ARGS__))
+#define RESHAPE(net, name, x, ...) \
+  net_shuffle(net, name, x,        \
+              (rabbet_attr_t)INTS_ATTR("reshape_dims", __VA_ARGS__))
+
 static inline rabbet_tensor_t* net_activation(net_t* net, const char* name,
                                               const char* type,
                                               rabbet_tensor_t* a) {
@@ -381,6 +398,19 @@ static inline size_t check_network(net_t* net, int level, double tolerance) {
   oracle_end(oracle);
   free(oracle);
   return steps;
+}
+
+// Checks the text of a build's report, beyond the number of steps.
+static inline void expect_report(net_t* net, const char* part, bool present) {
+  if (strcmp(check_device(), "null") != 0) return;
+  rabbet_builder_config_t* config = check_config(0);
+  built_t built = check_build(net->network, config);
+  bool found = strstr(rabbet_build_report_text(built.report), part) != NULL;
+  if (found != present)
+    fail_msg("'%s' is %s:\n%s", part, found ? "there" : "missing",
+             rabbet_build_report_text(built.report));
+  check_built_end(&built);
+  rabbet_builder_config_release(config);
 }
 
 #endif  // RABBET_TESTS_BUILD_CHECK_H_

@@ -101,6 +101,7 @@ static const struct {
     {"common subexpressions", rabbet_pass_common_subexpressions},
     {"simplify", rabbet_pass_simplify},
     {"fold", rabbet_pass_fold},
+    {"packed rotations", rabbet_pass_packed_rotations},
     {"quantize", rabbet_pass_quantize},
     {"cached rotation", rabbet_pass_cached_rotation},
     {"attention parts", rabbet_pass_attention_parts},

@@ -55,7 +55,13 @@ def _permute(g: Graph, out: Any, x: Value, dims: Sequence[int]) -> str:
     return g.transpose(x, axes_of(list(dims), x.rank)) if dims else x
 
 
-@aten("transpose.int", "t.default", "swapaxes.default", "numpy_T.default", "adjoint.default")
+@aten(
+    "transpose.int",
+    "t.default",
+    "swapaxes.default",
+    "numpy_T.default",
+    "adjoint.default",
+)
 def _transpose(g: Graph, out: Any, x: Value, a: int = 0, b: int = 1) -> str:
     if x.rank < 2:
         return x
@@ -65,7 +71,9 @@ def _transpose(g: Graph, out: Any, x: Value, a: int = 0, b: int = 1) -> str:
     return g.transpose(x, order)
 
 
-@aten("expand.default", "expand_copy.default", "broadcast_to.default", "expand_as.default")
+@aten(
+    "expand.default", "expand_copy.default", "broadcast_to.default", "expand_as.default"
+)
 def expand(g: Graph, out: Any, x: Value, *args: Any, **kwargs: Any) -> str:
     """Repeats extents of 1."""
     return g.op("Expand", x, g.ints(list(out.shape)))
@@ -101,7 +109,9 @@ def _select(g: Graph, out: Any, x: Value, dim: int, index: Any) -> str:
 
 
 @aten("diagonal.default", "diagonal_copy.default")
-def _diagonal(g: Graph, out: Any, x: Value, offset: int = 0, a: int = 0, b: int = 1) -> str:
+def _diagonal(
+    g: Graph, out: Any, x: Value, offset: int = 0, a: int = 0, b: int = 1
+) -> str:
     a, b = axis_of(a, x.rank), axis_of(b, x.rank)
     order = [i for i in range(x.rank) if i not in (a, b)] + [a, b]
     moved = g.op("Transpose", x, perm=order)
@@ -202,7 +212,9 @@ def _repeat(g: Graph, out: Any, x: Value, repeats: Sequence[Any]) -> str:
     counts = [1] * (x.rank - len(repeats)) + list(repeats)
     lead = len(counts) - x.rank
     if lead:
-        x = Value.make(g.op("Unsqueeze", x, g.ints(list(range(lead)))), x.dtype, x.shape)
+        x = Value.make(
+            g.op("Unsqueeze", x, g.ints(list(range(lead)))), x.dtype, x.shape
+        )
     return g.op("Tile", x, g.ints(counts)) if counts else x
 
 
@@ -227,7 +239,9 @@ def _roll(g: Graph, out: Any, x: Value, shifts: Any, dims: Any = ()) -> str:
         rolled = _roll(g, out, flat, shifts, [0])
         return g.op("Reshape", rolled, g.ints(list(out.shape)))
     result: str = x
-    for shift, dim in zip(shifts, [dims] if isinstance(dims, int) else dims, strict=True):
+    for shift, dim in zip(
+        shifts, [dims] if isinstance(dims, int) else dims, strict=True
+    ):
         axis = g.ints([axis_of(dim, x.rank)])
         extent = x.shape[axis_of(dim, x.rank)]
         if isinstance(extent, int) and extent:
@@ -294,7 +308,9 @@ def _pads(pad: Sequence[Any], rank: int) -> list[Any]:
 
 
 @aten("constant_pad_nd.default")
-def _constant_pad(g: Graph, out: Any, x: Value, pad: Sequence[Any], value: Any = 0) -> str:
+def _constant_pad(
+    g: Graph, out: Any, x: Value, pad: Sequence[Any], value: Any = 0
+) -> str:
     if x.dtype is torch.bool:
         number = Value.make(g.cast(x, torch.int32), torch.int32, x.shape)
         return g.cast(_constant_pad(g, out, number, pad, int(value)), torch.bool)
@@ -412,7 +428,9 @@ def _take_along(g: Graph, out: Any, x: Value, index: Value, dim: Any = None) -> 
     return g.op("GatherElements", wide, at, axis=axis)
 
 
-def _as_indices(g: Graph, x: Value, indices: Sequence[Any]) -> tuple[list[int], list[Any]]:
+def _as_indices(
+    g: Graph, x: Value, indices: Sequence[Any]
+) -> tuple[list[int], list[Any]]:
     """The axes that are indexed, and INT64 indices for them."""
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     for _, index in given:
@@ -524,7 +542,9 @@ def _scatter(
 
 
 @aten("scatter_add.default")
-def _scatter_add(g: Graph, out: Any, x: Value, dim: int, index: Value, src: Value) -> str:
+def _scatter_add(
+    g: Graph, out: Any, x: Value, dim: int, index: Value, src: Value
+) -> str:
     return _scatter(g, out, x, dim, index, src, "add")
 
 
@@ -606,7 +626,9 @@ def _index_put(
             given = g.op("Add", x, values) if accumulate else values
             return g.op("Where", wide, given, x)
         points = g.op("Transpose", g.op("NonZero", mask), perm=[1, 0])
-        return g.op("ScatterND", x, points, values, reduction="add" if accumulate else None)
+        return g.op(
+            "ScatterND", x, points, values, reduction="add" if accumulate else None
+        )
     axes, found = _as_indices(g, x, indices)
     at, shape = _together(g, found)
     others = [i for i in range(x.rank) if i not in axes]
@@ -648,7 +670,9 @@ def _wrapped(g: Graph, points: str, x: str, count: int) -> str:
 def _positions(g: Graph, start: Any, end: Any, step: Any, extent: Any) -> str:
     """Indices of a slice of an axis."""
     first = 0 if start is None else start
-    last = extent if end is None or (isinstance(end, int) and end == sys.maxsize) else end
+    last = (
+        extent if end is None or (isinstance(end, int) and end == sys.maxsize) else end
+    )
     if isinstance(first, int) and first < 0:
         first = first + extent
     if isinstance(last, int) and last < 0:
@@ -670,6 +694,31 @@ def _put(g: Graph, x: Value, axis: int, at: str, values: str) -> str:
     return g.op("Transpose", result, perm=back) if axis else result
 
 
+def _part(g: Graph, x: Value, axis: int, first: int, last: int) -> str:
+    at = g.ints([first]), g.ints([last]), g.ints([axis])
+    return g.op("Slice", x, *at)
+
+
+def _replaced(g: Graph, x: Value, axis: int, first: int, count: int, src: str) -> str:
+    """`count` places of an axis, from `first` on, are those of `src`."""
+    extent, end = x.shape[axis], first + count
+    parts = [_part(g, x, axis, 0, first)] if first else []
+    parts.append(src)
+    if not isinstance(extent, int) or end < extent:
+        parts.append(_part(g, x, axis, end, sys.maxsize))
+    return g.op("Concat", *parts, axis=axis) if len(parts) > 1 else src
+
+
+def _columns(g: Graph, x: Value, axis: int, first: int, step: int, src: str) -> str:
+    """Each `step`-th place of an axis of a whole number of steps: a place of an axis of
+    the steps' elements."""
+    shape = [*x.shape[:axis], x.shape[axis] // step, step, *x.shape[axis + 1 :]]
+    rows = Value.make(g.op("Reshape", x, g.ints(shape)), x.dtype, shape)
+    src = g.op("Unsqueeze", src, g.ints([axis + 1]))
+    result = _replaced(g, rows, axis + 1, first, 1, src)
+    return g.op("Reshape", result, g.ints(list(x.shape)))
+
+
 @aten("slice_scatter.default")
 def _slice_scatter(
     g: Graph,
@@ -684,21 +733,38 @@ def _slice_scatter(
     axis = axis_of(dim, x.rank)
     if list(src.shape) == list(x.shape):
         return src
-    at = _positions(g, start, end, step, x.shape[axis])
-    return _put(g, x, axis, at, g.to(src, x.dtype))
+    given = g.to(src, x.dtype)
+    first = 0 if start is None else start
+    count, extent = src.shape[axis], x.shape[axis]
+    if isinstance(first, int) and first < 0 and isinstance(extent, int):
+        first = max(first + extent, 0)
+    if isinstance(first, int) and first >= 0 and isinstance(count, int):
+        if step == 1:
+            return _replaced(g, x, axis, first, count, given)
+        fixed = all(isinstance(n, int) for n in x.shape)
+        if fixed and first < step and count * step == extent:
+            return _columns(g, x, axis, first, step, given)
+    at = _positions(g, start, end, step, extent)
+    return _put(g, x, axis, at, given)
 
 
 @aten("select_scatter.default")
-def _select_scatter(g: Graph, out: Any, x: Value, src: Value, dim: int, index: Any) -> str:
+def _select_scatter(
+    g: Graph, out: Any, x: Value, src: Value, dim: int, index: Any
+) -> str:
     axis = axis_of(dim, x.rank)
     if isinstance(index, int) and index < 0:
         index = index + x.shape[axis]
-    at = g.ints([index])
-    return _put(g, x, axis, at, g.op("Unsqueeze", g.to(src, x.dtype), g.ints([axis])))
+    given = g.op("Unsqueeze", g.to(src, x.dtype), g.ints([axis]))
+    if isinstance(index, int):
+        return _replaced(g, x, axis, index, 1, given)
+    return _put(g, x, axis, g.ints([index]), given)
 
 
 @aten("index_copy.default")
-def _index_copy(g: Graph, out: Any, x: Value, dim: int, index: Value, src: Value) -> str:
+def _index_copy(
+    g: Graph, out: Any, x: Value, dim: int, index: Value, src: Value
+) -> str:
     axis = axis_of(dim, x.rank)
     return _put(g, x, axis, _wrapped_axis(g, x, axis, index), src)
 
@@ -767,7 +833,9 @@ def _arange(g: Graph, out: Any, *args: Any, **kwargs: Any) -> str:
 
 
 @aten("linspace.default")
-def _linspace(g: Graph, out: Any, start: Any, end: Any, steps: Any, **kwargs: Any) -> str:
+def _linspace(
+    g: Graph, out: Any, start: Any, end: Any, steps: Any, **kwargs: Any
+) -> str:
     if not all(isinstance(n, (int, float)) for n in (start, end, steps)):
         return refuse("linspace with dynamic sizes")
     return g.literal(torch.linspace(start, end, steps, dtype=out.dtype))

@@ -14,6 +14,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build);
 // Keeps one of nodes that compute the same from the same.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_pass_common_subexpressions(rabbet_build_t* build);
+// Equal constant tables of rotations become one (shared_tables.c). Rotations of
+// queries and keys that are parts of one tensor become one of the tensor, for
+// devices whose attention reads slices (packed_rotations.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_packed_rotations(rabbet_build_t* build);
 // Slices of one tensor that attention reads are taken before transposes and
 // reshapes of it, for devices whose attention reads slices
 // (attention_parts.c).
@@ -131,6 +136,9 @@ rabbet_fold_deferred(rabbet_build_t* build, rabbet_ir_value_t* value);
 // Gives back the constants that folding made.
 void rabbet_fold_deinitialize(rabbet_build_t* build);
 
+// For rabbet_pass_packed_rotations.
+RABBET_PRIVATE_API rabbet_status_t rabbet_share_tables(rabbet_build_t* build);
+
 // ---- Layouts of heads (head_layouts.c) --------------------------------------
 
 // Heads of queries, keys or values of each step of a batch.
@@ -185,6 +193,13 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_concatenation;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gathered_part;
 // One by positions in a single axis is along this axis.
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gathered_rows;
+// A scatter to constant places one behind the other is a concatenation
+// (rules_scatter.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_scattered_part;
+// Slices of one input of a concatenation, and transposes that undo those of its
+// inputs (rules_concatenation.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_slice_of_input;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_transposed_inputs;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_neutral;
 // What repeats a constant along axes moves behind the layer
 // (rules_expansion.c).
@@ -206,11 +221,17 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_turned_product;
 // axes instead.
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_normalization;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_transposed_normalization;
-// Rotary position embeddings written out, and parts of such rotations, become
-// one rotation; a transpose before it goes behind it (rules_rotation.c).
+// Rotary position embeddings written out become one rotation; a transpose
+// before it goes behind it (rules_rotation.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotation;
-RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_parts;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_halves;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_transpose;
+// Products of complex numbers, given as pairs, by such of size 1 become
+// rotations of neighbours (rules_complex_rotation.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_complex_rotation;
+// Rotations of a part of a tensor, to which a concatenation adds the rest,
+// become one of the tensor (rules_rotated_part.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_part;
 // Normalizations and rotations in FLOAT between casts from and to a narrow type
 // are of that type (rules_narrow.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_narrow;
@@ -297,16 +318,33 @@ rabbet_ir_add_permutation(rabbet_build_t* build, const rabbet_ir_node_t* before,
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_add_sizes(
     rabbet_build_t* build, const char* name, const rabbet_expr_t* sizes,
     int32_t count, int32_t* out_value);
-// A node that gives the value this shape of as many elements; no constant
-// extent is 0.
-RABBET_PRIVATE_API rabbet_status_t rabbet_ir_add_reshape(
-    rabbet_build_t* build, const rabbet_ir_node_t* before, int32_t value,
-    const rabbet_shape_t* shape, int32_t* out_value);
+// A reshape of `*value` before node `before`, unless it has these extents.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ir_add_reshape(rabbet_build_t* build, const rabbet_ir_node_t* before,
+                      const rabbet_expr_t* extents, int32_t rank,
+                      const rabbet_ir_value_t** value);
 // A node that takes `size` elements of an axis, before node `before`.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_slice(rabbet_build_t* build, const rabbet_ir_node_t* before,
                     const char* name, int32_t input, int64_t axis,
                     int64_t start, int64_t size, rabbet_ir_node_t** out_node);
+// The value of which a view makes `value` by giving it a last axis of extent 1;
+// NULL: there is none.
+RABBET_PRIVATE_API const rabbet_ir_value_t* rabbet_ir_unsqueezed(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value);
+// The value of which a view makes `value` by taking that axis away.
+RABBET_PRIVATE_API const rabbet_ir_value_t* rabbet_ir_squeezed(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value);
+// A window of one axis of `x`, whole on the others.
+typedef struct rabbet_ir_part_t {
+  rabbet_ir_value_t* x;
+  int64_t start, size, stride;  // size: -1 if it is not constant
+} rabbet_ir_part_t;
+// Whether a slice, without settings of the user, makes the value so.
+RABBET_PRIVATE_API bool rabbet_ir_part(const rabbet_ir_t* ir,
+                                       const rabbet_ir_value_t* value,
+                                       int32_t axis,
+                                       rabbet_ir_part_t* out_part);
 // Inputs 1 and 2 of the node, where it has them, with axes permuted so;
 // *out_views is false if one would have to be copied. Unread views are swept.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_permute_operands(
@@ -325,6 +363,11 @@ RABBET_PRIVATE_API bool rabbet_ir_bypass(rabbet_ir_t* ir,
 // Whether the user asked for types of the node or its outputs.
 RABBET_PRIVATE_API bool rabbet_ir_has_wishes(const rabbet_ir_t* ir,
                                              const rabbet_ir_node_t* node);
+// A constant whose elements all are this number: one that the IR has, so that
+// nodes that read it can be common subexpressions, or a new one.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ir_filled(rabbet_build_t* build, const char* name, rabbet_dtype_t dtype,
+                 const rabbet_dims_t* dims, double number, int32_t* out_value);
 // Makes room for `count` elements of a FP32 constant with these dims.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_new_floats(
     rabbet_build_t* build, const char* name, const rabbet_dims_t* dims,

@@ -104,6 +104,115 @@ bool rabbet_ir_is_real(rabbet_dtype_t dtype) {
          dtype == RABBET_DTYPE_BF16;
 }
 
+// Extents that are constant, and can be listed in the attribute.
+static bool reshape_is_constant(const rabbet_expr_graph_t* graph,
+                                const rabbet_shape_t* shape,
+                                int64_t extents[RABBET_MAX_RANK]) {
+  for (int32_t i = 0; i < shape->rank; ++i)
+    if (!rabbet_expr_is_constant(graph, shape->d[i], &extents[i]) ||
+        extents[i] <= 0)  // 0 would be a copy of the input's extent
+      return false;
+  return true;
+}
+
+rabbet_status_t rabbet_ir_add_sizes(rabbet_build_t* build, const char* name,
+                                    const rabbet_expr_t* sizes, int32_t count,
+                                    int32_t* out_value) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_expr_t* values = NULL;
+  rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64, .shape = {.rank = 1}};
+  rabbet_ir_value_t* value = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_constant(ir->graph, count, &like.shape.d[0]));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      &build->arena, sizes, (size_t)count * sizeof(*sizes), (void**)&values));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, name, &value));
+  value->values = values;
+  value->value_count = (size_t)count;
+  *out_value = value->id;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_ir_add_reshape(rabbet_build_t* build,
+                                      const rabbet_ir_node_t* before,
+                                      const rabbet_expr_t* extents,
+                                      int32_t rank,
+                                      const rabbet_ir_value_t** value) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_node_t* node = NULL;
+  rabbet_shape_t shape = {.rank = rank};
+  int64_t numbers[RABBET_MAX_RANK];
+  const rabbet_attr_t attr = {.name = "reshape_dims",
+                              .type = RABBET_ATTR_INTS,
+                              .data = numbers,
+                              .count = (size_t)rank};
+  int32_t inputs[2] = {(*value)->id, -1};
+  memcpy(shape.d, extents, (size_t)rank * sizeof(extents[0]));
+  if (rabbet_ir_shape_equal(&shape, &(*value)->shape)) return rabbet_ok();
+  bool constant = reshape_is_constant(ir->graph, &shape, numbers);
+  if (!constant)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_ir_add_sizes(build, before->name, extents, rank, &inputs[1]));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SHUFFLE, before->name,
+                                            &attr, constant, inputs,
+                                            constant ? 1 : 2, before, &node));
+  *value = rabbet_ir_output(ir, node, 0);
+  return rabbet_ok();
+}
+
+// Whether the longer shape is the other one with a last axis of extent 1.
+static bool squeeze_leads(const rabbet_ir_t* ir,
+                          const rabbet_ir_value_t* longer,
+                          const rabbet_ir_value_t* shorter) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, longer);
+  rabbet_shape_t lead = longer->shape;
+  --lead.rank;
+  return dims.rank == shorter->shape.rank + 1 && dims.d[dims.rank - 1] == 1 &&
+         rabbet_ir_shape_equal(&lead, &shorter->shape);
+}
+
+// The input of the view that makes the value; NULL: none does.
+static const rabbet_ir_value_t* squeeze_viewed(const rabbet_ir_t* ir,
+                                               const rabbet_ir_value_t* value) {
+  const rabbet_ir_node_t* view = value->producer;
+  return view && !view->dead && rabbet_op_is(view->op, RABBET_OP_SHUFFLE) &&
+                 !rabbet_ir_has_wishes(ir, view) && rabbet_ir_is_view(ir, view)
+             ? rabbet_ir_input(ir, view, 0)
+             : NULL;
+}
+
+const rabbet_ir_value_t* rabbet_ir_unsqueezed(const rabbet_ir_t* ir,
+                                              const rabbet_ir_value_t* value) {
+  const rabbet_ir_value_t* from = squeeze_viewed(ir, value);
+  return from && squeeze_leads(ir, value, from) ? from : NULL;
+}
+
+const rabbet_ir_value_t* rabbet_ir_squeezed(const rabbet_ir_t* ir,
+                                            const rabbet_ir_value_t* value) {
+  const rabbet_ir_value_t* from = squeeze_viewed(ir, value);
+  return from && squeeze_leads(ir, from, value) ? from : NULL;
+}
+
+bool rabbet_ir_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                    int32_t axis, rabbet_ir_part_t* out_part) {
+  const rabbet_ir_node_t* slice = value->producer;
+  rabbet_ir_window_t window;
+  if (axis < 0 || !slice || slice->dead ||
+      !rabbet_op_is(slice->op, RABBET_OP_SLICE) ||
+      rabbet_ir_has_wishes(ir, slice) || !rabbet_ir_window(ir, slice, &window))
+    return false;
+  assert(axis < value->shape.rank);
+  *out_part = (rabbet_ir_part_t){.x = rabbet_ir_input(ir, slice, 0),
+                                 .start = window.start[axis],
+                                 .size = rabbet_ir_dims(ir, value).d[axis],
+                                 .stride = window.stride[axis]};
+  for (int32_t i = 0; i < value->shape.rank; ++i)
+    if (i != axis && (window.start[i] != 0 || window.stride[i] != 1 ||
+                      value->shape.d[i] != out_part->x->shape.d[i]))
+      return false;
+  return out_part->size != 0;
+}
+
 bool rabbet_ir_can_bypass(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                           const rabbet_ir_value_t* value) {
   assert(node->output_count == 1 && !node->dead);
@@ -138,49 +247,43 @@ rabbet_status_t rabbet_ir_new_floats(rabbet_build_t* build, const char* name,
                                 data, out_value);
 }
 
-rabbet_status_t rabbet_ir_add_sizes(rabbet_build_t* build, const char* name,
-                                    const rabbet_expr_t* sizes, int32_t count,
-                                    int32_t* out_value) {
-  rabbet_ir_t* ir = &build->ir;
-  rabbet_expr_t* values = NULL;
-  rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64, .shape = {.rank = 1}};
-  rabbet_ir_value_t* value = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_constant(ir->graph, count, &like.shape.d[0]));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
-      &build->arena, sizes, (size_t)count * sizeof(*sizes), (void**)&values));
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, name, &value));
-  value->values = values;
-  value->value_count = (size_t)count;
-  *out_value = value->id;
-  return rabbet_ok();
+static const rabbet_ir_value_t* rewrite_find_filled(const rabbet_ir_t* ir,
+                                                    rabbet_dtype_t dtype,
+                                                    const rabbet_dims_t* dims,
+                                                    double number) {
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    const rabbet_ir_value_t* value = ir->values.data[i];
+    if (!value->constant || value->is_deferred || value->dtype != dtype ||
+        value->uses == 0)
+      continue;
+    rabbet_dims_t other = rabbet_ir_dims(ir, value);
+    if (rabbet_dims_equal(&other, dims) &&
+        rabbet_ir_is_number(ir, value, number))
+      return value;
+  }
+  return NULL;
 }
 
-rabbet_status_t rabbet_ir_add_reshape(rabbet_build_t* build,
-                                      const rabbet_ir_node_t* before,
-                                      int32_t value,
-                                      const rabbet_shape_t* shape,
-                                      int32_t* out_value) {
+rabbet_status_t rabbet_ir_filled(rabbet_build_t* build, const char* name,
+                                 rabbet_dtype_t dtype,
+                                 const rabbet_dims_t* dims, double number,
+                                 int32_t* out_value) {
   rabbet_ir_t* ir = &build->ir;
-  rabbet_ir_node_t* node = NULL;
-  int64_t dims[RABBET_MAX_RANK], unknown = 0;
-  int32_t inputs[2] = {value, -1};
-  for (int32_t i = 0; i < shape->rank; ++i)
-    if (!rabbet_expr_is_constant(ir->graph, shape->d[i], &dims[i])) {
-      dims[i] = -1;
-      ++unknown;
-    }
-  const rabbet_attr_t attr = {.name = "reshape_dims",
-                              .type = RABBET_ATTR_INTS,
-                              .data = dims,
-                              .count = (size_t)shape->rank};
-  bool listed = unknown < 2;
-  if (!listed)
-    RABBET_RETURN_IF_ERROR(rabbet_ir_add_sizes(build, before->name, shape->d,
-                                               shape->rank, &inputs[1]));
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-      ir, RABBET_OP_SHUFFLE, before->name, listed ? &attr : NULL,
-      listed ? 1 : 0, inputs, listed ? 1 : 2, before, &node));
-  *out_value = node->outputs[0];
+  const rabbet_ir_value_t* known = rewrite_find_filled(ir, dtype, dims, number);
+  rabbet_ir_value_t* value = NULL;
+  size_t bytes = 0;
+  void* data = NULL;
+  *out_value = known ? known->id : -1;
+  if (known) return rabbet_ok();
+  assert(rabbet_ir_is_real(dtype));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(dtype, RABBET_FORMAT_LINEAR, dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&build->arena, bytes + 1, &data));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_constant(ir, name, dtype, dims, data, &value));
+  for (int64_t i = 0; i < rabbet_ir_count(ir, value); ++i)
+    rabbet_store_double(dtype, data, i, number);
+  *out_value = value->id;
   return rabbet_ok();
 }

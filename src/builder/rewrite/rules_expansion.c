@@ -84,19 +84,11 @@ static rabbet_status_t expansion_repeat(rabbet_build_t* build,
   const rabbet_shape_t* shape = &rabbet_ir_output(ir, node, 0)->shape;
   int32_t rank = shape->rank;
   int64_t start[RABBET_MAX_RANK] = {0}, stride[RABBET_MAX_RANK];
-  rabbet_ir_value_t like = {.dtype = RABBET_DTYPE_INT64, .shape = {.rank = 1}};
-  rabbet_ir_value_t* sizes = NULL;
-  rabbet_expr_t* values = NULL;
+  int32_t sizes = -1;
   for (int32_t i = 0; i < rank; ++i)
     stride[i] = value->shape.d[i] == shape->d[i];
   RABBET_RETURN_IF_ERROR(
-      rabbet_expr_constant(ir->graph, rank, &like.shape.d[0]));
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, node->name, &sizes));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, shape->d,
-                                           (size_t)rank * sizeof(*values),
-                                           (void**)&values));
-  sizes->values = values;
-  sizes->value_count = (size_t)rank;
+      rabbet_ir_add_sizes(build, node->name, shape->d, rank, &sizes));
   const rabbet_attr_t attrs[] = {
       {.name = "start",
        .type = RABBET_ATTR_INTS,
@@ -107,7 +99,7 @@ static rabbet_status_t expansion_repeat(rabbet_build_t* build,
        .data = stride,
        .count = (size_t)rank},
   };
-  const int32_t inputs[] = {value->id, -1, sizes->id};
+  const int32_t inputs[] = {value->id, -1, sizes};
   return rabbet_ir_add_node(ir, RABBET_OP_SLICE, node->name, attrs, 2, inputs,
                             3, node, out_node);
 }

@@ -106,7 +106,8 @@ rabbet_status_t rabbet_rule_gathered_rows(rabbet_build_t* build,
        .count = 1},
   };
   RABBET_RETURN_IF_ERROR(
-      rabbet_ir_add_reshape(build, node, indices->id, &shape, &inputs[1]));
+      rabbet_ir_add_reshape(build, node, shape.d, shape.rank, &indices));
+  inputs[1] = indices->id;
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_GATHER, node->name,
                                             attrs, 2, inputs, 2, node, &made));
   if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))

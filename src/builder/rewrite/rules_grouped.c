@@ -286,8 +286,10 @@ static rabbet_status_t grouped_spread(rabbet_build_t* build, const grouped_t* g,
                                   .type = RABBET_ATTR_INTS,
                                   .data = strides,
                                   .count = (size_t)wide.rank}};
+  const rabbet_ir_value_t* rows = rabbet_ir_value(ir, *value);
   RABBET_RETURN_IF_ERROR(
-      rabbet_ir_add_reshape(build, g->product, *value, &narrow, &inputs[0]));
+      rabbet_ir_add_reshape(build, g->product, narrow.d, narrow.rank, &rows));
+  inputs[0] = rows->id;
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_sizes(build, g->product->name, wide.d,
                                              wide.rank, &inputs[2]));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SLICE,
@@ -460,9 +462,12 @@ static rabbet_status_t grouped_add(rabbet_build_t* build, const grouped_t* g,
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_add_node(ir, RABBET_OP_MOE, product->name, NULL, 0, inputs,
                          RABBET_MOE_DOWN + 1, product, &node));
-  return rabbet_ir_add_reshape(build, product, node->outputs[0],
-                               &rabbet_ir_output(ir, product, 0)->shape,
-                               out_value);
+  const rabbet_ir_value_t* result = rabbet_ir_output(ir, node, 0);
+  const rabbet_shape_t* shape = &rabbet_ir_output(ir, product, 0)->shape;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(build, product, shape->d, shape->rank, &result));
+  *out_value = result->id;
+  return rabbet_ok();
 }
 
 // Extents that a reshape would copy from its input.
@@ -535,7 +540,7 @@ static rabbet_status_t grouped_extend(rabbet_build_t* build,
                                       const rabbet_ir_node_t* moe, size_t place,
                                       int32_t value, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
-  int32_t inputs[RABBET_MOE_INPUTS], result = -1;
+  int32_t inputs[RABBET_MOE_INPUTS];
   rabbet_ir_node_t* made = NULL;
   size_t count = moe->input_count > place ? moe->input_count : place + 1;
   for (size_t i = 0; i < count; ++i)
@@ -544,10 +549,11 @@ static rabbet_status_t grouped_extend(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_MOE, moe->name,
                                             moe->attrs, moe->op->attr_count,
                                             inputs, count, node, &made));
+  const rabbet_ir_value_t* result = rabbet_ir_output(ir, made, 0);
+  const rabbet_shape_t* shape = &rabbet_ir_output(ir, node, 0)->shape;
   RABBET_RETURN_IF_ERROR(
-      rabbet_ir_add_reshape(build, node, made->outputs[0],
-                            &rabbet_ir_output(ir, node, 0)->shape, &result));
-  *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_value(ir, result));
+      rabbet_ir_add_reshape(build, node, shape->d, shape->rank, &result));
+  *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_value(ir, result->id));
   return rabbet_ok();
 }
 

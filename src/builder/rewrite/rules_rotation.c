@@ -1,10 +1,10 @@
 // Rotary position embeddings written out, as exporters do, become one rotation:
 //   x * cos + concatenation(-b, a) * sin, a and b being the halves of x;
-//   the same with elements of even and odd places for a and b, which a
-//   concatenation along a new last axis and a reshape bring back between each
-//   other;
-//   concatenation(a * cos - b * sin, b * cos + a * sin) of the halves;
-//   a concatenation of a rotated part of x and the rest of it.
+//   the same with elements of even and odd places for a and b, by slices or a
+//   reshape [..., n, 2], which a concatenation along a new last axis and a
+//   reshape bring back between each other;
+//   concatenation(a * cos - b * sin, b * cos + a * sin), of the halves, or of
+//   elements of even and odd places, whose results then lie in halves.
 // A transpose before one goes behind it, where attention takes it as strides.
 
 #include <assert.h>
@@ -12,11 +12,7 @@
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
 
-// A window of the last axis of `x`, whole on the others.
-typedef struct rotary_part_t {
-  rabbet_ir_value_t* x;
-  int64_t start, size, stride;
-} rotary_part_t;
+typedef rabbet_ir_part_t rotary_part_t;
 
 static bool rotary_is(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                       rabbet_op_id_t op) {
@@ -36,22 +32,72 @@ static int64_t rotary_width(const rabbet_ir_t* ir,
   return dims.rank > 0 ? dims.d[dims.rank - 1] : -1;
 }
 
-// Whether the node takes a window of the last axis alone.
+// The value of whose last axis a view makes two, of which `axis` is the shorter
+// one; NULL: there is none.
+static rabbet_ir_value_t* rotary_unpaired(const rabbet_ir_t* ir,
+                                          const rabbet_ir_value_t* pairs,
+                                          int32_t axis) {
+  const rabbet_ir_node_t* view = rotary_maker(ir, pairs, RABBET_OP_SHUFFLE);
+  rabbet_ir_value_t* flat = view ? rabbet_ir_input(ir, view, 0) : NULL;
+  int32_t rank = pairs->shape.rank;
+  if (!flat || !rabbet_ir_is_view(ir, view) || flat->shape.rank != rank - 1 ||
+      rabbet_ir_dims(ir, pairs).d[axis] != 2)
+    return NULL;
+  for (int32_t i = 0; i < rank - 2; ++i)
+    if (flat->shape.d[i] != pairs->shape.d[i]) return NULL;
+  return flat;
+}
+
+// Whether the value [..., n, 1], a slice, has the first or second elements of
+// all pairs of the last axis of what it views as [..., n, 2].
+static bool rotary_of_pairs(const rabbet_ir_t* ir,
+                            const rabbet_ir_value_t* value,
+                            rotary_part_t* out) {
+  int32_t last = value->shape.rank - 1;
+  if (last < 1 || !rabbet_ir_part(ir, value, last, out) || out->size != 1)
+    return false;
+  *out = (rotary_part_t){.x = rotary_unpaired(ir, out->x, last),
+                         .start = out->start,
+                         .size = rabbet_ir_dims(ir, value).d[last - 1],
+                         .stride = 2};
+  return out->x && out->size > 0;
+}
+
+// Whether the value [..., n] is a half of the last axis of what is viewed as
+// [..., 2, n].
+static bool rotary_of_halves(const rabbet_ir_t* ir,
+                             const rabbet_ir_value_t* value,
+                             rotary_part_t* out) {
+  const rabbet_ir_node_t* view = rotary_maker(ir, value, RABBET_OP_SHUFFLE);
+  const rabbet_ir_value_t* slice = view ? rabbet_ir_input(ir, view, 0) : NULL;
+  int32_t axis = value->shape.rank - 1;
+  int64_t size = rotary_width(ir, value);
+  if (!slice || !rabbet_ir_is_view(ir, view) || axis < 0 ||
+      slice->shape.rank != axis + 2 || rotary_width(ir, slice) != size ||
+      !rabbet_ir_part(ir, slice, axis, out) || out->size != 1)
+    return false;
+  *out = (rotary_part_t){.x = rotary_unpaired(ir, out->x, axis),
+                         .start = out->start * size,
+                         .size = size,
+                         .stride = 1};
+  return out->x && size > 0;
+}
+
+// Whether the value is a window of the last axis alone.
 static bool rotary_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                         rotary_part_t* out) {
-  const rabbet_ir_node_t* slice = rotary_maker(ir, value, RABBET_OP_SLICE);
-  rabbet_ir_window_t window;
-  if (!slice || !rabbet_ir_window(ir, slice, &window)) return false;
-  int32_t last = value->shape.rank - 1;
-  *out = (rotary_part_t){.x = rabbet_ir_input(ir, slice, 0),
-                         .start = last < 0 ? 0 : window.start[last],
-                         .size = rotary_width(ir, value),
-                         .stride = last < 0 ? 0 : window.stride[last]};
-  for (int32_t i = 0; i < last; ++i)
-    if (window.start[i] != 0 || window.stride[i] != 1 ||
-        value->shape.d[i] != out->x->shape.d[i])
-      return false;
-  return out->size > 0;
+  const rabbet_ir_value_t* pairs = rabbet_ir_squeezed(ir, value);
+  return rabbet_ir_part(ir, value, value->shape.rank - 1, out) ||
+         (pairs && rotary_of_pairs(ir, pairs, out)) ||
+         rotary_of_halves(ir, value, out);
+}
+
+// The same of a value with a last axis of extent 1, which a view may have given
+// it.
+static bool rotary_end(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                       rotary_part_t* out) {
+  const rabbet_ir_value_t* flat = rabbet_ir_unsqueezed(ir, value);
+  return flat ? rotary_part(ir, flat, out) : rotary_of_pairs(ir, value, out);
 }
 
 // Whether `a` and `b` are the first and second elements of all pairs of one
@@ -91,19 +137,6 @@ static bool rotary_concatenates(const rabbet_ir_t* ir,
          (axis == rank - 1 || axis == -1);
 }
 
-// The value without a last axis of extent 1 that a view gave it.
-static const rabbet_ir_value_t* rotary_flat(const rabbet_ir_t* ir,
-                                            const rabbet_ir_value_t* value) {
-  const rabbet_ir_node_t* view = rotary_maker(ir, value, RABBET_OP_SHUFFLE);
-  const rabbet_ir_value_t* from = view ? rabbet_ir_input(ir, view, 0) : NULL;
-  if (!from || !rabbet_ir_is_view(ir, view) || rotary_width(ir, value) != 1 ||
-      from->shape.rank + 1 != value->shape.rank)
-    return NULL;
-  for (int32_t i = 0; i < from->shape.rank; ++i)
-    if (from->shape.d[i] != value->shape.d[i]) return NULL;
-  return from;
-}
-
 // x, where `value` is the concatenation of -b and a; else NULL.
 static rabbet_ir_value_t* rotary_turned(const rabbet_ir_t* ir,
                                         const rabbet_ir_value_t* value,
@@ -117,21 +150,20 @@ static rabbet_ir_value_t* rotary_turned(const rabbet_ir_t* ir,
   const rabbet_ir_node_t* node =
       rotary_maker(ir, joined, RABBET_OP_CONCATENATION);
   if (!node || !rotary_concatenates(ir, node, 2)) return NULL;
-  const rabbet_ir_value_t* ends[2];
-  for (size_t i = 0; i < 2; ++i) {
-    ends[i] = rabbet_ir_input(ir, node, i);
-    if (view) ends[i] = rotary_flat(ir, ends[i]);
-  }
   // Exporters negate before or behind the new axis.
-  const rabbet_ir_value_t* second =
-      ends[0] ? rotary_negated(ir, ends[0]) : NULL;
-  if (view && !second) {
-    second = rotary_negated(ir, rabbet_ir_input(ir, node, 0));
-    second = second ? rotary_flat(ir, second) : NULL;
+  const rabbet_ir_value_t* end = rabbet_ir_input(ir, node, 0);
+  const rabbet_ir_value_t* second = rotary_negated(ir, end);
+  const rabbet_ir_value_t* flat = view ? rabbet_ir_unsqueezed(ir, end) : NULL;
+  bool plain = !view;
+  if (!second && flat) {
+    second = rotary_negated(ir, flat);
+    plain = true;
   }
   rotary_part_t a, b;
-  if (!second || !ends[1] || !rotary_part(ir, ends[1], &a) ||
-      !rotary_part(ir, second, &b) ||
+  if (!second ||
+      !(view ? rotary_end : rotary_part)(ir, rabbet_ir_input(ir, node, 1),
+                                         &a) ||
+      !(plain ? rotary_part : rotary_end)(ir, second, &b) ||
       !rotary_pairs(ir, &a, &b, out_interleaved) ||
       *out_interleaved != (view != NULL) ||
       !rabbet_ir_shape_equal(&a.x->shape, &value->shape))
@@ -160,11 +192,10 @@ static bool rotary_is_table(const rabbet_ir_t* ir,
   return true;
 }
 
-// Makes the rotation that `node` is the last node of, and puts it in its place.
-static rabbet_status_t rotary_make(rabbet_build_t* build,
-                                   rabbet_ir_node_t* node, const char* name,
-                                   const rotary_t* found, bool* changed) {
-  rabbet_ir_t* ir = &build->ir;
+static rabbet_status_t rotary_add(rabbet_build_t* build,
+                                  const rabbet_ir_node_t* before,
+                                  const rotary_t* found,
+                                  rabbet_ir_node_t** out_node) {
   const rabbet_attr_t attrs[] = {
       {.name = "size",
        .type = RABBET_ATTR_INT,
@@ -175,9 +206,17 @@ static rabbet_status_t rotary_make(rabbet_build_t* build,
        .data = &found->interleaved,
        .count = 1},
   };
+  return rabbet_ir_add_node(&build->ir, RABBET_OP_ROTATION, before->name, attrs,
+                            2, found->inputs, 3, before, out_node);
+}
+
+// Makes the rotation that `node` is the last node of, and puts it in its place.
+static rabbet_status_t rotary_make(rabbet_build_t* build,
+                                   rabbet_ir_node_t* node,
+                                   const rotary_t* found, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
   rabbet_ir_node_t* made = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ROTATION, name, attrs,
-                                            2, found->inputs, 3, node, &made));
+  RABBET_RETURN_IF_ERROR(rotary_add(build, node, found, &made));
   if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
     *changed = true;
   else
@@ -240,7 +279,7 @@ rabbet_status_t rabbet_rule_rotation(rabbet_build_t* build,
       !rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype) ||
       !rotary_match_sum(ir, node, &found))
     return rabbet_ok();
-  return rotary_make(build, node, node->name, &found, changed);
+  return rotary_make(build, node, &found, changed);
 }
 
 // ---- Concatenations ---------------------------------------------------------
@@ -284,56 +323,65 @@ static bool rotary_match_halves(const rabbet_ir_t* ir,
     return false;
   const rotary_part_t *a = &first.parts[0], *b = &first.parts[1];
   size_t of_b = second.parts[0].start == b->start ? 0 : 1;
-  if (!rotary_pairs(ir, a, b, &interleaved) || interleaved ||
+  if (!rotary_pairs(ir, a, b, &interleaved) ||
       second.parts[of_b].start != b->start ||
       second.parts[1 - of_b].start != a->start)
     return false;
   for (int i = 0; i < 2; ++i)
     if (second.parts[i].x != a->x || second.parts[i].size != a->size ||
-        second.parts[i].stride != 1 ||
+        second.parts[i].stride != a->stride ||
         !rotary_is_table(ir, first.tables[i], a->x, a->size))
       return false;
   if (second.tables[of_b] != first.tables[0] ||
       second.tables[1 - of_b] != first.tables[1])
     return false;
-  *out = (rotary_t){
-      {a->x->id, first.tables[0]->id, first.tables[1]->id}, 2 * a->size, false};
+  *out = (rotary_t){{a->x->id, first.tables[0]->id, first.tables[1]->id},
+                    2 * a->size,
+                    interleaved};
   return true;
 }
 
-// A rotated part, which is all of a rotation's input, and the elements behind.
-static rabbet_ir_node_t* rotary_match_partial(const rabbet_ir_t* ir,
-                                              const rabbet_ir_node_t* node,
-                                              rotary_t* out) {
-  rotary_part_t part, rest;
-  if (!rotary_concatenates(ir, node, 2)) return NULL;
-  rabbet_ir_node_t* whole = rabbet_ir_sole_producer(
-      ir, rabbet_ir_input(ir, node, 0), RABBET_OP_ROTATION);
-  if (!whole || !rotary_part(ir, rabbet_ir_input(ir, whole, 0), &part) ||
-      !rotary_part(ir, rabbet_ir_input(ir, node, 1), &rest) ||
-      rest.x != part.x || part.start != 0 || part.stride != 1 ||
-      rest.stride != 1 || rest.start != part.size ||
-      part.size + rest.size != rotary_width(ir, part.x) ||
-      rabbet_ir_int(whole, "size") != part.size)
-    return NULL;
-  *out = (rotary_t){{part.x->id, whole->inputs[1], whole->inputs[2]},
-                    part.size,
-                    rabbet_ir_int(whole, "interleaved")};
-  return whole;
+// The parts are neighbours, and the results lie in halves: those of a rotation
+// of neighbours, in another order.
+static rabbet_status_t rotary_make_apart(rabbet_build_t* build,
+                                         rabbet_ir_node_t* node,
+                                         const rotary_t* found, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_shape_t shape = rabbet_ir_output(ir, node, 0)->shape;
+  int32_t rank = shape.rank;
+  rabbet_shape_t pairs = shape;
+  rabbet_ir_node_t *made = NULL, *turn = NULL;
+  int64_t perm[RABBET_MAX_RANK];
+  if (rank == RABBET_MAX_RANK) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rotary_add(build, node, found, &made));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_constant(ir->graph, found->size / 2, &pairs.d[rank - 1]));
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(ir->graph, 2, &pairs.d[rank]));
+  for (int32_t i = 0; i <= rank; ++i)
+    perm[i] = i < rank - 1 ? i : 2 * rank - 1 - i;
+  const rabbet_ir_value_t* y = rabbet_ir_output(ir, made, 0);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(build, node, pairs.d, rank + 1, &y));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+      build, node, node->name, y->id, perm, rank + 1, &turn));
+  y = rabbet_ir_output(ir, turn, 0);
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_reshape(build, node, shape.d, rank, &y));
+  // Nodes that nothing reads are swept.
+  *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_value(ir, y->id));
+  return rabbet_ok();
 }
 
-rabbet_status_t rabbet_rule_rotated_parts(rabbet_build_t* build,
-                                          rabbet_ir_node_t* node,
-                                          bool* changed) {
+rabbet_status_t rabbet_rule_rotated_halves(rabbet_build_t* build,
+                                           rabbet_ir_node_t* node,
+                                           bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   rotary_t found;
-  if (!rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype))
+  if (rabbet_ir_has_wishes(ir, node) ||
+      !rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype) ||
+      !rotary_match_halves(ir, node, &found))
     return rabbet_ok();
-  if (rotary_match_halves(ir, node, &found))
-    return rotary_make(build, node, node->name, &found, changed);
-  const rabbet_ir_node_t* whole = rotary_match_partial(ir, node, &found);
-  return whole ? rotary_make(build, node, whole->name, &found, changed)
-               : rabbet_ok();
+  return found.interleaved ? rotary_make_apart(build, node, &found, changed)
+                           : rotary_make(build, node, &found, changed);
 }
 
 // ---- Transposes -------------------------------------------------------------

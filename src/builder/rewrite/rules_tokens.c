@@ -82,8 +82,12 @@ static rabbet_status_t tokens_add(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
       ir, RABBET_OP_MOE, moe->name, moe->attrs, moe->op->attr_count, inputs,
       moe->input_count, sum, &made));
-  return rabbet_ir_add_reshape(build, sum, made->outputs[0],
-                               &rabbet_ir_output(ir, sum, 0)->shape, out_value);
+  const rabbet_ir_value_t* result = rabbet_ir_output(ir, made, 0);
+  const rabbet_shape_t* shape = &rabbet_ir_output(ir, sum, 0)->shape;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(build, sum, shape->d, shape->rank, &result));
+  *out_value = result->id;
+  return rabbet_ok();
 }
 
 rabbet_status_t rabbet_rule_tokens(rabbet_build_t* build,

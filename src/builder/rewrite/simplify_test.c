@@ -6,40 +6,12 @@
 
 #include "build_check.h"
 
-static rabbet_tensor_t* shuffle(net_t* net, const char* name,
-                                rabbet_tensor_t* x, rabbet_attr_t attr) {
-  return net_add(net, name,
-                 (net_layer_t){.op = "shuffle",
-                               .inputs = {x},
-                               .input_count = 1,
-                               .attrs = {attr},
-                               .attr_count = 1});
-}
-#define TRANSPOSE(net, name, x, ...) \
-  shuffle(net, name, x,              \
-          (rabbet_attr_t)INTS_ATTR("first_transpose", __VA_ARGS__))
-#define RESHAPE(net, name, x, ...) \
-  shuffle(net, name, x, (rabbet_attr_t)INTS_ATTR("reshape_dims", __VA_ARGS__))
-
 static rabbet_tensor_t* conv(net_t* net, const char* name, rabbet_tensor_t* x,
                              int64_t in, int64_t out, int64_t k) {
   return net_add(net, name,
                  (net_layer_t){.op = "convolution",
                                .inputs = {x, WEIGHTS(net, out, in, k, k)},
                                .input_count = 2});
-}
-
-// Checks the text of a build's report, beyond the number of steps.
-static void expect_report(net_t* net, const char* part, bool present) {
-  if (strcmp(check_device(), "null") != 0) return;
-  rabbet_builder_config_t* config = check_config(0);
-  built_t built = check_build(net->network, config);
-  bool found = strstr(rabbet_build_report_text(built.report), part) != NULL;
-  if (found != present)
-    fail_msg("'%s' is %s:\n%s", part, found ? "there" : "missing",
-             rabbet_build_report_text(built.report));
-  check_built_end(&built);
-  rabbet_builder_config_release(config);
 }
 
 static void batch_normalization_goes_into_weights(void** state) {
@@ -386,123 +358,6 @@ static void written_out_rms(void** state) {
     expect_report(&net, " + ", false);
     net_end(&net);
   }
-}
-
-// ---- Rotations --------------------------------------------------------------
-
-// A window of the last of four axes; the others are 2, 3 and 4.
-static rabbet_tensor_t* part(net_t* net, const char* name, rabbet_tensor_t* x,
-                             int64_t start, int64_t size, int64_t stride) {
-  return net_add(net, name,
-                 (net_layer_t){.op = "slice",
-                               .inputs = {x},
-                               .input_count = 1,
-                               .attrs = {INTS_ATTR("start", 0, 0, 0, start),
-                                         INTS_ATTR("shape", 2, 3, 4, size),
-                                         INTS_ATTR("stride", 1, 1, 1, stride)},
-                               .attr_count = 3});
-}
-
-static rabbet_tensor_t* join(net_t* net, const char* name, rabbet_tensor_t* a,
-                             rabbet_tensor_t* b, int64_t axis) {
-  return net_add(net, name,
-                 (net_layer_t){.op = "concatenation",
-                               .inputs = {a, b},
-                               .input_count = 2,
-                               .attrs = {INT_ATTR("axis", axis)},
-                               .attr_count = 1});
-}
-
-// (-b, a) for the halves of x, or for its even and odd places.
-static rabbet_tensor_t* turned(net_t* net, rabbet_tensor_t* x, int64_t size,
-                               bool interleaved) {
-  int64_t half = size / 2, stride = interleaved ? 2 : 1;
-  rabbet_tensor_t* a = part(net, "a", x, 0, half, stride);
-  rabbet_tensor_t* b = part(net, "b", x, interleaved ? 1 : half, half, stride);
-  b = net_unary(net, "neg", "NEG", b);
-  if (!interleaved) return join(net, "turned", b, a, 3);
-  a = RESHAPE(net, "a1", a, 2, 3, 4, half, 1);
-  b = RESHAPE(net, "b1", b, 2, 3, 4, half, 1);
-  return RESHAPE(net, "flat", join(net, "turned", b, a, 4), 2, 3, 4, size);
-}
-
-static rabbet_tensor_t* rotated(net_t* net, rabbet_tensor_t* x, int64_t size,
-                                bool interleaved) {
-  return net_binary(
-      net, "rot", "SUM",
-      net_binary(net, "cosines", "PROD", x, WEIGHTS(net, 2, 1, 4, size)),
-      net_binary(net, "sines", "PROD", WEIGHTS(net, 1, 1, 4, size),
-                 turned(net, x, size, interleaved)));
-}
-
-static rabbet_tensor_t* rotated_halves(net_t* net, rabbet_tensor_t* x) {
-  rabbet_tensor_t *a = part(net, "a", x, 0, 4, 1),
-                  *b = part(net, "b", x, 4, 4, 1);
-  rabbet_tensor_t *cosines = WEIGHTS(net, 1, 1, 4, 4),
-                  *sines = WEIGHTS(net, 1, 1, 4, 4);
-  return join(
-      net, "rot",
-      net_binary(net, "first", "SUB", net_binary(net, "ac", "PROD", a, cosines),
-                 net_binary(net, "bs", "PROD", b, sines)),
-      net_binary(net, "second", "SUM", net_binary(net, "as", "PROD", sines, a),
-                 net_binary(net, "bc", "PROD", b, cosines)),
-      3);
-}
-
-static void written_out_rotation(void** state) {
-  (void)state;
-  enum { HALVES, NEIGHBOURS, PARTIAL, JOINED, TRANSPOSED, FORMS };
-  for (int form = 0; form < FORMS; ++form) {
-    net_t net = net_begin(0, rabbet_allocator_system());
-    rabbet_dims_t dims =
-        form == TRANSPOSED ? DIMS(2, 4, 3, 8) : DIMS(2, 3, 4, 8);
-    rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, dims);
-    rabbet_tensor_t* y = x;
-    if (form == TRANSPOSED) y = TRANSPOSE(&net, "heads", x, 0, 2, 1, 3);
-    if (form == PARTIAL)
-      y = join(&net, "whole",
-               rotated(&net, part(&net, "some", x, 0, 6, 1), 6, false),
-               part(&net, "rest", x, 6, 2, 1), 3);
-    else if (form == JOINED)
-      y = rotated_halves(&net, x);
-    else
-      y = rotated(&net, y, 8, form == NEIGHBOURS);
-    // The transpose behind meets its inverse.
-    if (form == TRANSPOSED) y = TRANSPOSE(&net, "back", y, 0, 2, 1, 3);
-    net_output(&net, y, "y");
-    EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
-    expect_report(&net, "rot ", true);
-    expect_report(&net, " + ", false);
-    net_end(&net);
-  }
-}
-
-// Other signs, halves of other tensors, and tables that differ are none.
-static void almost_rotation(void** state) {
-  (void)state;
-  net_t net = net_begin(0, rabbet_allocator_system());
-  rabbet_tensor_t* x =
-      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 8));
-  rabbet_tensor_t* z =
-      net_input(&net, "z", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 8));
-  rabbet_tensor_t* y =
-      net_binary(&net, "rot", "SUM",
-                 net_binary(&net, "c", "PROD", z, WEIGHTS(&net, 1, 1, 4, 8)),
-                 net_binary(&net, "s", "PROD", turned(&net, x, 8, false),
-                            WEIGHTS(&net, 1, 1, 4, 8)));
-  rabbet_tensor_t* swapped =
-      join(&net, "swapped", part(&net, "right", x, 4, 4, 1),
-           net_unary(&net, "minus", "NEG", part(&net, "left", x, 0, 4, 1)), 3);
-  y = net_binary(
-      &net, "sum", "SUM", y,
-      net_binary(
-          &net, "rot2", "SUM",
-          net_binary(&net, "c2", "PROD", x, WEIGHTS(&net, 1, 1, 4, 8)),
-          net_binary(&net, "s2", "PROD", swapped, WEIGHTS(&net, 1, 1, 4, 8))));
-  net_output(&net, y, "y");
-  check_network(&net, 0, 1e-5);
-  expect_report(&net, "rotation", false);
-  net_end(&net);
 }
 
 // ---- Products of one row ----------------------------------------------------
@@ -961,8 +816,6 @@ int main(void) {
       cmocka_unit_test(transposed_normalization),
       cmocka_unit_test(almost_normalization),
       cmocka_unit_test(written_out_rms),
-      cmocka_unit_test(written_out_rotation),
-      cmocka_unit_test(almost_rotation),
       cmocka_unit_test(products_of_a_row),
       cmocka_unit_test(written_out_gelu),
       cmocka_unit_test(almost_gelu),

@@ -4,6 +4,7 @@ libraries take them apart: torch's MultiheadAttention, timm, transformers."""
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ torch: Any = pytest.importorskip("torch")
 
 BATCH, TOKENS, WIDTH, HEADS = 2, 24, 64, 2
 SIZE = WIDTH // HEADS
+LEFT_OUT = 3  # tokens that are not rotated
 
 
 class Packed(torch.nn.Module):
@@ -77,6 +79,65 @@ class Inner(Packed):
         return joint.permute(3, 0, 2, 1, 4).unbind(0)
 
 
+def turned(x: Any) -> Any:
+    """Halves of the last axis, swapped, the first of them negated."""
+    first, second = x.chunk(2, -1)
+    return torch.cat([-second, first], -1)
+
+
+class Rotated(Packed):
+    """Queries and keys of all but the first tokens are rotated, as timm does; angles
+    differ between heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.randn(HEADS, TOKENS - LEFT_OUT, SIZE // 2).repeat(1, 1, 2)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def rotated(self, x: Any) -> Any:
+        lead, x = x[:, :, :LEFT_OUT], x[:, :, LEFT_OUT:]
+        return torch.cat([lead, x * self.cos + turned(x) * self.sin], 2)
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        return super().attend(self.rotated(q), self.rotated(k), v)
+
+
+class RotatedOfHeads(OfHeads):
+    """GPT-NeoX: the first elements of each head, by tables that the model computes."""
+
+    factor: Any = 0.1
+
+    def rotated(self, x: Any) -> Any:
+        part, rest = x[..., : SIZE // 2], x[..., SIZE // 2 :]
+        angles = torch.arange(TOKENS)[:, None] * torch.arange(SIZE // 4)
+        angles = angles.repeat(1, 2).to(x.dtype) * self.factor
+        return torch.cat([part * angles.cos() + turned(part) * angles.sin(), rest], -1)
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        return super().attend(self.rotated(q), self.rotated(k), v)
+
+
+class RotatedByInput(RotatedOfHeads):
+    """The same by tables that depend on the input."""
+
+    def parts(self, x: Any) -> Any:
+        self.factor = x.mean() * 0.1
+        return super().parts(x)
+
+
+class RotatedApart(Rotated):
+    """Keys are rotated by other angles, or not at all."""
+
+    def __init__(self, keys: bool) -> None:
+        super().__init__()
+        self.keys = keys
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        other = self.rotated(-k.flip(2)).flip(2) if self.keys else k
+        return Packed.attend(self, self.rotated(q), other, v)
+
+
 class Shared(Packed):
     """What is taken apart is read by others, too."""
 
@@ -105,6 +166,8 @@ def modules() -> dict[str, Any]:
     return {
         "timm": Packed(), "by index": Indexed(), "swin": Scaled(), "split": Split(),
         "heads": OfHeads(), "inner": Inner(), "shared": Shared(),
+        "rotated": Rotated(), "rotated heads": RotatedOfHeads(),
+        "rotated by input": RotatedByInput(),
         "torch, batch first": Torch(True), "torch": Torch(False),
     }  # fmt: skip
 
@@ -112,23 +175,31 @@ def modules() -> dict[str, Any]:
 class All(torch.nn.Module):
     """Every module, as an export takes as long for one."""
 
-    def __init__(self) -> None:
+    def __init__(self, found: dict[str, Any]) -> None:
         super().__init__()
-        self.found = modules()
-        self.list = torch.nn.ModuleList(self.found.values())
+        self.list = torch.nn.ModuleList(found.values())
 
     def forward(self, x: Any) -> Any:
         return tuple(module(x) for module in self.list)
 
 
 NAMES = list(modules())
+ROTATED = [name for name in NAMES if name.startswith("rotated")]
 
 
-def exported(path: Path, dtype: str, varying: bool) -> tuple[Any, dict[str, Any]]:
-    """Writes the model, with a batch of any size if `varying`; its input as an array,
+def apart() -> dict[str, Any]:
+    """Queries and keys whose rotations cannot be one."""
+    return {"other keys": RotatedApart(True), "queries": RotatedApart(False)}
+
+
+def exported(
+    path: Path, dtype: str, varying: bool, made: Callable[[], Any] = modules
+) -> tuple[Any, dict[str, Any]]:
+    """Writes the modules, with a batch of any size if `varying`; their input as an array,
     and the results by torch in FP32, by name."""
     torch.manual_seed(0)
-    module = All().eval().to(getattr(torch, dtype))
+    found = made()
+    module = All(found).eval().to(getattr(torch, dtype))
     x = torch.randn(BATCH, TOKENS, WIDTH).to(getattr(torch, dtype))
     # With gradients: without, MultiheadAttention is one operator, which is not exported.
     with warnings.catch_warnings():
@@ -138,4 +209,4 @@ def exported(path: Path, dtype: str, varying: bool) -> tuple[Any, dict[str, Any]
             dynamic_axes={"x": {0: "batch"}} if varying else None,
         )  # fmt: skip
         want = [result.detach().numpy() for result in module.float()(x.float())]
-    return x.numpy(), dict(zip(NAMES, want, strict=True))
+    return x.numpy(), dict(zip(found, want, strict=True))
