@@ -10,7 +10,7 @@ from typing import Any
 import sympy
 import torch
 
-from ._graph import Graph, Value, broadcast, expression, quotient
+from ._graph import Graph, Value, broadcast, expression, numel, quotient
 from ._table import TABLE, aten, axes_of, axis_of, refuse
 
 _INT64 = torch.int64
@@ -433,6 +433,9 @@ def _together(g: Graph, indices: Sequence[Value]) -> tuple[list[str], list[Any]]
 def _index(g: Graph, out: Any, x: Value, indices: Sequence[Any]) -> str:
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool:
         return _masked(g, x, indices[0])
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    if len(axes) == 1 and indices[axes[0]].dtype is torch.bool:
+        return _masked_behind(g, x, indices[axes[0]], axes[0])
     axes, found = _as_indices(g, x, indices)
     if len(axes) == 1:
         return g.op("Gather", x, found[0], axis=axes[0])
@@ -455,6 +458,14 @@ def _masked(g: Graph, x: Value, mask: Value) -> str:
     """The elements where a mask is true; how many tells the run."""
     points = g.op("Transpose", g.op("NonZero", mask), perm=[1, 0])
     return g.op("GatherND", x, points)
+
+
+def _masked_behind(g: Graph, x: Value, mask: Value, axis: int) -> str:
+    """The elements of axes behind others where a mask of these axes is true."""
+    joined = [*x.shape[:axis], numel(mask.shape), *x.shape[axis + mask.rank :]]
+    flat = x if mask.rank == 1 else g.op("Reshape", x, g.ints(joined))
+    places = g.op("NonZero", g.op("Reshape", mask, g.ints([-1])))
+    return g.op("Gather", flat, g.op("Squeeze", places, g.ints([0])), axis=axis)
 
 
 @aten("bincount.default")
@@ -506,6 +517,18 @@ def _masked_select(g: Graph, out: Any, x: Value, mask: Value) -> str:
     if tuple(x.shape) != tuple(mask.shape):
         refuse("masked_select with a mask of another shape")
     return _masked(g, x, mask)
+
+
+@aten("masked_scatter.default")
+def _masked_scatter(g: Graph, out: Any, x: Value, mask: Value, source: Value) -> str:
+    """Elements of a source, in their order, where a mask is true."""
+    shape = g.ints(list(out.shape))
+    wide = mask if mask.shape == out.shape else g.op("Expand", mask, shape)
+    chosen = g.op("Reshape", g.cast(wide, _INT64), g.ints([-1]))
+    before = g.op("CumSum", chosen, g.scalar(0, _INT64), exclusive=1)
+    # What stays may have a place behind the source, where a gather finds zeros.
+    taken = g.op("Gather", g.op("Reshape", source, g.ints([-1])), before, axis=0)
+    return g.op("Where", wide, g.op("Reshape", taken, shape), x)
 
 
 # ---- Scatters ----
@@ -606,6 +629,12 @@ def _index_put(
             given = g.op("Add", x, values) if accumulate else values
             return g.op("Where", wide, given, x)
         points = g.op("Transpose", g.op("NonZero", mask), perm=[1, 0])
+        if values.rank < x.rank - mask.rank + 1 or values.shape[0] == 1:
+            count = g.op("Shape", points, start=0, end=1)
+            rest = g.op("Shape", x, start=mask.rank)
+            values = Value.of(
+                g.op("Expand", values, g.op("Concat", count, rest, axis=0)), values
+            )
         return g.op("ScatterND", x, points, values, reduction="add" if accumulate else None)
     axes, found = _as_indices(g, x, indices)
     at, shape = _together(g, found)
