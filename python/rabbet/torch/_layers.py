@@ -422,8 +422,9 @@ def _native_layer_norm(g: Graph, out: Any, x: Value, *args: Any) -> list[str | N
 def _rms_norm(
     g: Graph, out: Any, x: Value, shape: Any, weight: Any = None, eps: Any = None
 ) -> str:
-    if eps is None:
-        eps = torch.finfo(x.dtype).eps
+    if eps is None:  # that of the type in which torch adds squares
+        wide = x.dtype if x.dtype is torch.float64 else torch.float32
+        eps = torch.finfo(wide).eps
     if weight is None:
         weight = g.op("Expand", g.scalar(1.0, x.dtype), g.ints(list(shape)))
     return g.op("RMSNormalization", x, weight, axis=-len(shape), epsilon=fixed(eps))
@@ -442,9 +443,12 @@ def _group_norm(
     channels = x.shape[1]
     scale = _as_vector(g, weight, channels, 1.0, x.dtype)
     shift = _as_vector(g, bias, channels, 0.0, x.dtype)
-    return g.op(
-        "GroupNormalization", x, scale, shift, num_groups=groups, epsilon=fixed(eps)
+    last = g.ints([2])  # ONNX's operator wants an axis behind the channels
+    value = g.op("Unsqueeze", x, last) if x.rank == 2 else x
+    made = g.op(
+        "GroupNormalization", value, scale, shift, num_groups=groups, epsilon=fixed(eps)
     )
+    return g.op("Squeeze", made, last) if x.rank == 2 else made
 
 
 @aten("native_group_norm.default")

@@ -256,6 +256,10 @@ def _device_of(program: Any) -> str:
     return "cpu"
 
 
+# A module's calls may change parameters as they change buffers.
+_OF_STATE = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
+
+
 class _Program:
     """An exported program that is being translated."""
 
@@ -283,9 +287,7 @@ class _Program:
         self.symbols: dict[Any, int] = {}
         self.buffers: dict[str, torch.Tensor] = {}
         specs = self.signature.output_specs
-        self.changed = {
-            spec.target for spec in specs if spec.kind is OutputKind.BUFFER_MUTATION
-        }
+        self.changed = {spec.target for spec in specs if spec.kind in _OF_STATE}
 
     # ---- Inputs ----
 
@@ -473,7 +475,7 @@ class _Program:
                     continue
                 count = self._add_result(node, count, results)
                 continue
-            kind = "buffer" if spec.kind is OutputKind.BUFFER_MUTATION else "leaf"
+            kind = "buffer" if spec.kind in _OF_STATE else "leaf"
             which = spec.target if kind == "buffer" else self._leaf_named(spec.target)
             value = self.translation.values[node]
             self.translation.add_output("change", value)

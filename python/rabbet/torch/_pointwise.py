@@ -224,12 +224,37 @@ def _div_mode(g: Graph, out: Any, a: Any, b: Any, rounding_mode: Any = None) -> 
     return quotient if rounding_mode is None else _trunc(g, out, quotient)
 
 
+def _is_exact_divisor(b: Any) -> bool:
+    """Whether quotients by a number are exact: a power of two."""
+    is_number = isinstance(b, (int, float)) and b != 0
+    return is_number and abs(math.frexp(b)[0]) == 0.5
+
+
+def _rest(g: Graph, x: str, y: str, dtype: Any) -> tuple[str, str]:
+    """What truncated division leaves, and where floored division leaves it and a divisor."""
+    zero = g.scalar(0.0, dtype)
+    rest = g.op("Mod", x, y, fmod=1)
+    differs = g.op("Xor", g.op("Less", rest, zero), g.op("Less", y, zero))
+    return rest, g.op("And", g.op("Not", g.op("Equal", rest, zero)), differs)
+
+
 @aten("floor_divide.default", "floor_divide.Scalar")
 def _floor_divide(g: Graph, out: Any, a: Any, b: Any) -> str:
+    """A quotient near an integer may be rounded to it, so the rest decides, as in torch."""
     x, y = g.to(a, out.dtype), g.to(b, out.dtype)
-    if out.dtype.is_floating_point:
+    if not out.dtype.is_floating_point:
+        return g.op("Div", g.op("Sub", x, g.op("Mod", x, y)), y)
+    if _is_exact_divisor(b):
         return g.op("Floor", g.op("Div", x, y))
-    return g.op("Div", g.op("Sub", x, g.op("Mod", x, y)), y)
+    one, half = g.scalar(1.0, out.dtype), g.scalar(0.5, out.dtype)
+    rest, is_below = _rest(g, x, y, out.dtype)
+    quotient = g.op("Div", g.op("Sub", x, rest), y)
+    quotient = g.op("Where", is_below, g.op("Sub", quotient, one), quotient)
+    floor = g.op("Floor", quotient)
+    is_above = g.op("Greater", g.op("Sub", quotient, floor), half)
+    found = g.op("Where", is_above, g.op("Add", floor, one), floor)
+    is_zero = g.op("Equal", y, g.scalar(0.0, out.dtype))
+    return g.op("Where", is_zero, g.op("Div", x, y), found)
 
 
 @aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
@@ -237,7 +262,10 @@ def _remainder(g: Graph, out: Any, a: Any, b: Any) -> str:
     x, y = g.to(a, out.dtype), g.to(b, out.dtype)
     if not out.dtype.is_floating_point:
         return g.op("Mod", x, y)
-    return g.op("Sub", x, g.op("Mul", g.op("Floor", g.op("Div", x, y)), y))
+    if _is_exact_divisor(b):
+        return g.op("Sub", x, g.op("Mul", g.op("Floor", g.op("Div", x, y)), y))
+    rest, is_below = _rest(g, x, y, out.dtype)
+    return g.op("Where", is_below, g.op("Add", rest, y), rest)
 
 
 @aten("fmod.Tensor", "fmod.Scalar")
@@ -325,6 +353,13 @@ def _has_sign(g: Graph, x: str, dtype: Any) -> str:
     zero, one = g.scalar(0.0, dtype), g.scalar(1.0, dtype)
     is_below = g.op("Less", g.op("Div", one, x), zero)
     return g.op("Or", g.op("Less", x, zero), is_below)
+
+
+@aten("signbit.default")
+def _signbit(g: Graph, out: Any, x: Value) -> str:
+    if not x.is_float:
+        return g.op("Less", x, g.scalar(0, x.dtype))
+    return _has_sign(g, x, x.dtype)
 
 
 @aten("copysign.Tensor", "copysign.Scalar")

@@ -808,6 +808,21 @@ def _eye(g: Graph, out: Any, *args: Any, **kwargs: Any) -> str:
     return g.op("EyeLike", zeros)
 
 
+def _triangle_indices(make: Any) -> Any:
+    def write(
+        g: Graph, out: Any, rows: Any, columns: Any, offset: int = 0, **kwargs: Any
+    ) -> str:
+        if not (isinstance(rows, int) and isinstance(columns, int)):
+            refuse("indices of a triangle whose size varies")
+        return g.literal(make(rows, columns, offset, dtype=out.dtype))
+
+    return write
+
+
+TABLE["aten.tril_indices.default"] = _triangle_indices(torch.tril_indices)
+TABLE["aten.triu_indices.default"] = _triangle_indices(torch.triu_indices)
+
+
 @aten("sym_size.int")
 def _sym_size(g: Graph, out: Any, x: Value, dim: int) -> str:
     return g.scalar(expression(x.shape[dim]), _INT64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -111,6 +112,22 @@ def _masked(x: Any, source: Any) -> Any:
     return row, block, some, x[..., kept] * 2, x[:, :1][:, kept[:1]] + 1
 
 
+def _floored(x: Any) -> Any:
+    """Tenths, of which some quotients lie just below an integer that they are rounded to."""
+    tenths = (x * 10).round() / 10
+    found = [
+        tenths // 0.1, tenths % 0.1, tenths // -0.7, tenths % -0.7, tenths // tenths.flip(1),
+        torch.div(tenths, 0.3, rounding_mode="floor"), 5 // tenths, tenths % tenths.flip(0),
+        tenths // 0.5, tenths % 0.5, x // 0.0, torch.fmod(tenths, 0.1),
+    ]  # fmt: skip
+    return found
+
+
+def _of_two_axes(x: Any) -> Any:
+    four = x[:, :1] * torch.arange(1.0, 5.0)
+    return F.group_norm(four, 2), x.signbit(), x[:, torch.tril_indices(3, 3)[1]]
+
+
 def _best_numbers(x: Any) -> Any:
     a, b = torch.where(x > 1, torch.nan, x), torch.where(x < 0, torch.nan, x * 2)
     return torch.fmax(a, b), torch.fmin(a, b), torch.fmax(x.long(), 1 - x.long())
@@ -152,6 +169,8 @@ CASES: dict[str, Case] = {
         lambda b, s: (torch.randn(b, s, 3), torch.randn(b * s + 1, 3)),
         ((0, 1), (0,)),
     ),
+    "floored": Case(_floored, lambda b, s: (torch.randn(b, s) * 2,)),
+    "of two axes": Case(_of_two_axes, _matrix),
     "best numbers": Case(_best_numbers, _matrix),
     "complex einsum": Case(_complex_einsum, lambda b, s: (torch.randn(b, 4),), ((0,),)),
 }
@@ -214,6 +233,14 @@ class Steps(nn.Module):
         return (*self.rnn(outputs, y[None]), h, c, last, self.rnn(outputs[:, 0])[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_default_epsilon_of_rms_norm(dtype: Any) -> None:
+    """It is that of FLOAT: that of the short types is as large as these squares."""
+    layer, x = nn.RMSNorm(8).to(dtype), (torch.randn(3, 8) * 1e-3).to(dtype)
+    model = trt.compile(layer, (x,), **OPTIONS)
+    torch.testing.assert_close(model(x), layer(x).detach(), rtol=2e-2, atol=2e-2)
+
+
 def test_number_of_steps_varies() -> None:
     torch.manual_seed(4)
 
@@ -221,6 +248,28 @@ def test_number_of_steps_varies() -> None:
         return torch.randn(b, s, 6), torch.randn(b, 4)
 
     _assert_same(Steps().eval(), Case(lambda: None, args, ((0, 1), (0,))))
+
+
+class Rescaled(nn.Module):
+    """A parameter that calls change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((3,), 8.0))
+
+    def forward(self, x: Any) -> Any:
+        """Each time by half as much."""
+        with torch.no_grad():
+            self.scale.div_(2)
+        return x * self.scale
+
+
+def test_parameters_that_calls_change() -> None:
+    module, x = Rescaled(), torch.randn(2, 3)
+    model = trt.compile(copy.deepcopy(module), (x,), **OPTIONS)
+    for _ in range(3):
+        torch.testing.assert_close(model(x), module(x).detach())
+    torch.testing.assert_close(model.buffers["scale"], module.scale.detach())
 
 
 def test_checks_of_data() -> None:
