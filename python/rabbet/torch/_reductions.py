@@ -352,6 +352,17 @@ def _sort_stable(
     return _sort(g, out, x, dim, descending)
 
 
+@aten("_unique2.default")
+def _unique(
+    g: Graph, out: Any, x: Value, is_sorted: bool = True, has_inverse: bool = False,
+    has_counts: bool = False,
+) -> list[str | None]:  # fmt: skip
+    flat = g.op("Reshape", x, g.ints([-1]))
+    values, _, inverse, counts = g.ops("Unique", flat, count=4, sorted=1)
+    places = g.op("Reshape", inverse, g.ints(list(x.shape))) if has_inverse else None
+    return [values, places, counts if has_counts else None]
+
+
 @aten("argsort.default")
 def _argsort(g: Graph, out: Any, x: Value, dim: int = -1, descending: bool = False) -> str:
     return _sort(g, out, x, dim, descending)[1]

@@ -128,6 +128,12 @@ def _of_two_axes(x: Any) -> Any:
     return F.group_norm(four, 2), x.signbit(), x[:, torch.tril_indices(3, 3)[1]]
 
 
+def _distinct(x: Any) -> Any:
+    """As many as a run finds."""
+    n = (x * 2).round().long()
+    return (*torch.unique(n, return_inverse=True, return_counts=True), torch.unique(x) * 2)
+
+
 def _best_numbers(x: Any) -> Any:
     a, b = torch.where(x > 1, torch.nan, x), torch.where(x < 0, torch.nan, x * 2)
     return torch.fmax(a, b), torch.fmin(a, b), torch.fmax(x.long(), 1 - x.long())
@@ -171,6 +177,7 @@ CASES: dict[str, Case] = {
     ),
     "floored": Case(_floored, lambda b, s: (torch.randn(b, s) * 2,)),
     "of two axes": Case(_of_two_axes, _matrix),
+    "distinct": Case(_distinct, _matrix),
     "best numbers": Case(_best_numbers, _matrix),
     "complex einsum": Case(_complex_einsum, lambda b, s: (torch.randn(b, 4),), ((0,),)),
 }
