@@ -378,11 +378,14 @@ def _bucketize(g: Graph, out: Any, a: Value, b: Value, **kwargs: Any) -> str:
     is_search = g.operator == "aten.searchsorted.Tensor"
     edges, x = (a, b) if is_search else (b, a)
     right = kwargs.get("right") or kwargs.get("side") == "right"
-    if edges.rank != 1 or kwargs.get("sorter") is not None:
-        refuse("edges of more than one dimension, or in no order")
+    if kwargs.get("sorter") is not None:
+        refuse("edges in no order")
     dtype = torch.promote_types(edges.dtype, x.dtype)
     value = g.op("Unsqueeze", g.to(x, dtype), g.ints([-1]))
-    below = g.op("LessOrEqual" if right else "Less", g.to(edges, dtype), value)
+    rows = g.to(edges, dtype)
+    if edges.rank > 1:  # each row of x has edges of its own
+        rows = g.op("Unsqueeze", rows, g.ints([-2]))
+    below = g.op("LessOrEqual" if right else "Less", rows, value)
     count = g.op("ReduceSum", g.cast(below, _INT64), g.ints([-1]), keepdims=0)
     return g.to(Value.make(count, _INT64, out.shape), out.dtype)
 

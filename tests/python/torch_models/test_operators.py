@@ -134,6 +134,12 @@ def _distinct(x: Any) -> Any:
     return (*torch.unique(n, return_inverse=True, return_counts=True), torch.unique(x) * 2)
 
 
+def _searched(x: Any) -> Any:
+    edges, values = x.sort(1)[0], torch.cat([x, x[:, :1] + 1], 1)
+    ends = [torch.searchsorted(edges, values, right=right) for right in (False, True)]
+    return (*ends, torch.searchsorted(edges[0], values), torch.bucketize(x, edges[0]))
+
+
 def _best_numbers(x: Any) -> Any:
     a, b = torch.where(x > 1, torch.nan, x), torch.where(x < 0, torch.nan, x * 2)
     return torch.fmax(a, b), torch.fmin(a, b), torch.fmax(x.long(), 1 - x.long())
@@ -178,6 +184,7 @@ CASES: dict[str, Case] = {
     "floored": Case(_floored, lambda b, s: (torch.randn(b, s) * 2,)),
     "of two axes": Case(_of_two_axes, _matrix),
     "distinct": Case(_distinct, _matrix),
+    "searched": Case(_searched, _matrix),
     "best numbers": Case(_best_numbers, _matrix),
     "complex einsum": Case(_complex_einsum, lambda b, s: (torch.randn(b, 4),), ((0,),)),
 }
