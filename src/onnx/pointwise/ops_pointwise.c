@@ -100,7 +100,7 @@ static rabbet_tensor_t* onnx_mod_infinite(rabbet_onnx_node_t* node,
 }
 
 // A quotient just below an integer may be rounded to it. Then the remainder has
-// the other sign than a, and lacks one b.
+// the other sign than a, and lacks one b. Without a fused product it is zero.
 static rabbet_tensor_t* onnx_mod_corrected(rabbet_onnx_node_t* node,
                                            rabbet_tensor_t* a,
                                            rabbet_tensor_t* b,
