@@ -7,6 +7,7 @@ outputs have a last axis of two parts, as torch.view_as_real gives it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -245,6 +246,29 @@ for _kind in ("mm", "bmm", "matmul", "dot", "mv"):
     MIXED[f"aten.{_kind}.default"] = _product("MatMul")
 
 
+@_name("einsum.default")
+def _einsum(
+    g: Graph, out: Any, equation: str, tensors: Sequence[Any], **kw: Any
+) -> tuple[str, str]:
+    """A sum for each choice of a part of each operand; imaginary parts multiply to powers of i."""
+    parts = [[v for v in pair(g, x, out.dtype) if v is not None] for x in tensors]
+    sums: list[list[tuple[bool, str]]] = [[], []]
+    for choice in itertools.product(*(range(len(each)) for each in parts)):
+        chosen = [each[which] for each, which in zip(parts, choice, strict=True)]
+        made = g.op("Einsum", *chosen, equation=equation.replace(" ", ""))
+        sums[sum(choice) % 2].append((sum(choice) % 4 >= 2, made))
+    re, im = (_signed_sum(g, terms) for terms in sums)
+    return re, im
+
+
+def _signed_sum(g: Graph, terms: Sequence[tuple[bool, str]]) -> str:
+    """The first term is positive."""
+    total = terms[0][1]
+    for is_negative, term in terms[1:]:
+        total = g.op("Sub" if is_negative else "Add", total, term)
+    return total
+
+
 @_name("vdot.default")
 def _vdot(g: Graph, out: Any, a: Pair, b: Pair) -> tuple[str, str]:
     turned = Pair(a.re, Value.of(g.op("Neg", a.im), a.im))
@@ -260,6 +284,13 @@ def _size(g: Graph, re: str, im: str, dtype: Any) -> str:
     ratio = g.op("Where", g.op("Equal", most, least), one, g.op("Div", least, most))
     root = g.op("Sqrt", g.op("Add", one, g.op("Mul", ratio, ratio)))
     return g.op("Mul", most, root)
+
+
+def _hypot(g: Graph, out: Any, a: Any, b: Any) -> str:
+    return _size(g, g.to(a, out.dtype), g.to(b, out.dtype), out.dtype)
+
+
+TABLE["aten.hypot.default"] = _hypot
 
 
 @_name("div.Tensor")

@@ -253,6 +253,8 @@ def _place(sloc: Any) -> str:
         return str(sloc.maybe_user_loc)
     if frame is None or isinstance(frame, str):
         return frame or ""
+    if frame.name == "__torch_function__":  # of an export's modes, which all operators pass
+        return "in an operator of torch"
     return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
 
 

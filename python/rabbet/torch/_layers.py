@@ -146,11 +146,22 @@ def _convolution(
         "dilations": _spread(dilation, count),
         "group": groups,
     }
+    more = _spread(output_padding, count)
+    is_fixed = all(isinstance(each, int) for each in more)
     if transposed:
-        given["output_padding"] = _spread(output_padding, count)
+        given["output_padding"] = more if is_fixed else _most_more(given)
     kind = "ConvTranspose" if transposed else "Conv"
     result = g.op(kind, value, weight, bias, **given)
+    if transposed and not is_fixed:
+        zeros, axes = g.ints([0] * count), g.ints(list(range(2, 2 + count)))
+        result = g.op("Slice", result, zeros, g.ints(out.shape[-count:]), axes)
     return result if batched else g.op("Squeeze", result, g.ints([0]))
+
+
+def _most_more(given: Any) -> list[int]:
+    """The most that output_padding allows, of which sizes cut off what is too much."""
+    pairs = zip(given["strides"], given["dilations"], strict=True)
+    return [max(pair) - 1 for pair in pairs]
 
 
 def _pool_input(g: Graph, x: Value, count: int) -> tuple[str, bool]:
@@ -245,9 +256,12 @@ def _adaptive(count: int, kind: str) -> Any:
         elif [expression(s) for s in sizes] == [expression(e) for e in extents]:
             result = value
         elif any(not isinstance(e, int) for e in extents):
-            if any(not isinstance(s, int) and s != e for s, e in zip(sizes, extents, strict=True)):
-                refuse("adaptive pooling of dynamic extents to dynamic ones")
-            result = _sliding_windows(g, value, kind, sizes, extents)
+            if all(isinstance(s, int) or s == e for s, e in zip(sizes, extents, strict=True)):
+                result = _sliding_windows(g, value, kind, sizes, extents)
+            elif kind == "Max":
+                refuse("adaptive maxima of dynamic extents to dynamic ones")
+            else:
+                result = _computed_windows(g, value, sizes, extents, x.dtype)
         else:
             result = _adaptive_windows(g, value, kind, sizes, extents, x.dtype)
         return result if batched else g.op("Squeeze", result, g.ints([0]))
@@ -286,6 +300,37 @@ def _adaptive_windows(
         product = g.op("MatMul", moved, factor)
         value = product if straight else g.op("Transpose", product, perm=order)
     return value
+
+
+def _computed_windows(
+    g: Graph, value: str, sizes: list[Any], extents: list[Any], dtype: Any
+) -> str:
+    """Means of as many windows as sizes tell: products with matrices of their shares."""
+    for axis, (count, extent) in enumerate(zip(sizes, extents, strict=True), 2):
+        if expression(count) == expression(extent):
+            continue
+        shares = _shares(g, count, extent, dtype)
+        order = list(range(2 + len(sizes)))
+        order[axis], order[-1] = order[-1], order[axis]
+        moved = g.op("Transpose", value, perm=order)
+        value = g.op("Transpose", g.op("MatMul", moved, shares), perm=order)
+    return value
+
+
+def _shares(g: Graph, count: Any, extent: Any, dtype: Any) -> str:
+    """[extent, count]: 1 / its size for the elements of a window, else 0."""
+    total, whole = (g.scalar(each, torch.int64) for each in (count, extent))
+    zero, one = g.scalar(0, torch.int64), g.scalar(1, torch.int64)
+    windows = g.op("Range", zero, total, one)
+    first = g.op("Div", g.op("Mul", windows, whole), total)
+    reach = g.op("Add", g.op("Mul", g.op("Add", windows, one), whole), total)
+    last = g.op("Div", g.op("Sub", reach, one), total)
+    elements = g.op("Unsqueeze", g.op("Range", zero, whole, one), g.ints([1]))
+    is_inside = g.op(
+        "And", g.op("GreaterOrEqual", elements, first), g.op("Less", elements, last)
+    )
+    size = g.cast(g.op("Sub", last, first), dtype)
+    return g.op("Div", g.cast(is_inside, dtype), size)
 
 
 def _sliding_windows(
@@ -385,8 +430,9 @@ def _native_layer_norm(g: Graph, out: Any, x: Value, *args: Any) -> list[str | N
 def _rms_norm(
     g: Graph, out: Any, x: Value, shape: Any, weight: Any = None, eps: Any = None
 ) -> str:
-    if eps is None:
-        eps = torch.finfo(x.dtype).eps
+    if eps is None:  # that of the type in which torch adds squares
+        wide = x.dtype if x.dtype is torch.float64 else torch.float32
+        eps = torch.finfo(wide).eps
     if weight is None:
         weight = g.op("Expand", g.scalar(1.0, x.dtype), g.ints(list(shape)))
     return g.op("RMSNormalization", x, weight, axis=-len(shape), epsilon=fixed(eps))
@@ -405,9 +451,12 @@ def _group_norm(
     channels = x.shape[1]
     scale = _as_vector(g, weight, channels, 1.0, x.dtype)
     shift = _as_vector(g, bias, channels, 0.0, x.dtype)
-    return g.op(
-        "GroupNormalization", x, scale, shift, num_groups=groups, epsilon=fixed(eps)
+    last = g.ints([2])  # ONNX's operator wants an axis behind the channels
+    value = g.op("Unsqueeze", x, last) if x.rank == 2 else x
+    made = g.op(
+        "GroupNormalization", value, scale, shift, num_groups=groups, epsilon=fixed(eps)
     )
+    return g.op("Squeeze", made, last) if x.rank == 2 else made
 
 
 @aten("native_group_norm.default")

@@ -23,6 +23,7 @@ from ._complex import Pair
 from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
 from ._translate import RefusedNodeError, Translation, refusal, tables
+from ._whole_layers import WholeLayers
 
 _SUFFIX = ".torch"
 
@@ -232,9 +233,10 @@ def _exported(
             f"{type(args).__name__}"
         )
     _refuse_repeated((args or (), kwargs or {}))
-    return torch.export.export(
-        module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
-    )
+    with WholeLayers():
+        return torch.export.export(
+            module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
+        )
 
 
 def _tensors_of(module: Any) -> Iterable[torch.Tensor]:
@@ -252,6 +254,10 @@ def _device_of(program: Any) -> str:
         if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
             return str(tensor.device)
     return "cpu"
+
+
+# A module's calls may change parameters as they change buffers.
+_OF_STATE = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
 
 
 class _Program:
@@ -281,9 +287,7 @@ class _Program:
         self.symbols: dict[Any, int] = {}
         self.buffers: dict[str, torch.Tensor] = {}
         specs = self.signature.output_specs
-        self.changed = {
-            spec.target for spec in specs if spec.kind is OutputKind.BUFFER_MUTATION
-        }
+        self.changed = {spec.target for spec in specs if spec.kind in _OF_STATE}
 
     # ---- Inputs ----
 
@@ -471,7 +475,7 @@ class _Program:
                     continue
                 count = self._add_result(node, count, results)
                 continue
-            kind = "buffer" if spec.kind is OutputKind.BUFFER_MUTATION else "leaf"
+            kind = "buffer" if spec.kind in _OF_STATE else "leaf"
             which = spec.target if kind == "buffer" else self._leaf_named(spec.target)
             value = self.translation.values[node]
             self.translation.add_output("change", value)

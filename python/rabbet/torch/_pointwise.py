@@ -107,13 +107,22 @@ TABLE["aten.log10.default"] = _of_log(10)
 
 @aten("log1p.default")
 def _log1p(g: Graph, out: Any, x: Value) -> str:
-    one = g.scalar(1.0, out.dtype)
-    return g.op("Log", g.op("Add", g.to(x, out.dtype), one))
+    """Kahan's form: log(u) x / (u - 1) with u = 1 + x has the error of that sum taken out."""
+    value, one = g.to(x, out.dtype), g.scalar(1.0, out.dtype)
+    above = g.op("Add", value, one)
+    log = g.op("Log", above)
+    rounded = g.op("Sub", above, one)
+    scaled = g.op("Mul", log, g.op("Div", value, rounded))
+    near = g.op("Where", g.op("Equal", above, one), value, scaled)
+    return g.op("Where", g.op("Equal", above, value), log, near)
 
 
 @aten("expm1.default")
 def _expm1(g: Graph, out: Any, x: Value) -> str:
-    return g.op("Sub", g.op("Exp", g.to(x, out.dtype)), g.scalar(1.0, out.dtype))
+    """tanh(x / 2) (exp(x) + 1), which has no difference of close numbers."""
+    value, one = g.to(x, out.dtype), g.scalar(1.0, out.dtype)
+    half = g.op("Tanh", g.op("Mul", value, g.scalar(0.5, out.dtype)))
+    return g.op("Mul", half, g.op("Add", g.op("Exp", value), one))
 
 
 @aten("exp2.default")
@@ -215,12 +224,37 @@ def _div_mode(g: Graph, out: Any, a: Any, b: Any, rounding_mode: Any = None) -> 
     return quotient if rounding_mode is None else _trunc(g, out, quotient)
 
 
+def _is_exact_divisor(b: Any) -> bool:
+    """Whether quotients by a number are exact: a power of two."""
+    is_number = isinstance(b, (int, float)) and b != 0
+    return is_number and abs(math.frexp(b)[0]) == 0.5
+
+
+def _rest(g: Graph, x: str, y: str, dtype: Any) -> tuple[str, str]:
+    """What truncated division leaves, and where floored division leaves it and a divisor."""
+    zero = g.scalar(0.0, dtype)
+    rest = g.op("Mod", x, y, fmod=1)
+    differs = g.op("Xor", g.op("Less", rest, zero), g.op("Less", y, zero))
+    return rest, g.op("And", g.op("Not", g.op("Equal", rest, zero)), differs)
+
+
 @aten("floor_divide.default", "floor_divide.Scalar")
 def _floor_divide(g: Graph, out: Any, a: Any, b: Any) -> str:
+    """A quotient near an integer may be rounded to it, so the rest decides, as in torch."""
     x, y = g.to(a, out.dtype), g.to(b, out.dtype)
-    if out.dtype.is_floating_point:
+    if not out.dtype.is_floating_point:
+        return g.op("Div", g.op("Sub", x, g.op("Mod", x, y)), y)
+    if _is_exact_divisor(b):
         return g.op("Floor", g.op("Div", x, y))
-    return g.op("Div", g.op("Sub", x, g.op("Mod", x, y)), y)
+    one, half = g.scalar(1.0, out.dtype), g.scalar(0.5, out.dtype)
+    rest, is_below = _rest(g, x, y, out.dtype)
+    quotient = g.op("Div", g.op("Sub", x, rest), y)
+    quotient = g.op("Where", is_below, g.op("Sub", quotient, one), quotient)
+    floor = g.op("Floor", quotient)
+    is_above = g.op("Greater", g.op("Sub", quotient, floor), half)
+    found = g.op("Where", is_above, g.op("Add", floor, one), floor)
+    is_zero = g.op("Equal", y, g.scalar(0.0, out.dtype))
+    return g.op("Where", is_zero, g.op("Div", x, y), found)
 
 
 @aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
@@ -228,7 +262,10 @@ def _remainder(g: Graph, out: Any, a: Any, b: Any) -> str:
     x, y = g.to(a, out.dtype), g.to(b, out.dtype)
     if not out.dtype.is_floating_point:
         return g.op("Mod", x, y)
-    return g.op("Sub", x, g.op("Mul", g.op("Floor", g.op("Div", x, y)), y))
+    if _is_exact_divisor(b):
+        return g.op("Sub", x, g.op("Mul", g.op("Floor", g.op("Div", x, y)), y))
+    rest, is_below = _rest(g, x, y, out.dtype)
+    return g.op("Where", is_below, g.op("Add", rest, y), rest)
 
 
 @aten("fmod.Tensor", "fmod.Scalar")
@@ -260,6 +297,24 @@ def _minimum(g: Graph, out: Any, a: Any, b: Any) -> str:
     return binary(g, "And" if out.dtype is torch.bool else "Min", a, b, out.dtype)
 
 
+def _best_number(kind: str) -> Any:
+    """The larger or smaller one; NaN only where both are NaN."""
+
+    def write(g: Graph, out: Any, a: Any, b: Any) -> str:
+        x, y = g.to(a, out.dtype), g.to(b, out.dtype)
+        found = g.op(kind, x, y)
+        if not out.dtype.is_floating_point:
+            return found
+        found = g.op("Where", g.op("IsNaN", x), y, found)
+        return g.op("Where", g.op("IsNaN", y), x, found)
+
+    return write
+
+
+TABLE["aten.fmax.default"] = _best_number("Max")
+TABLE["aten.fmin.default"] = _best_number("Min")
+
+
 @aten("clamp.default", "clamp.Tensor", "hardtanh.default", "clip.default")
 def _clamp(g: Graph, out: Any, x: Value, low: Any = None, high: Any = None) -> str:
     result = Value.make(g.to(x, out.dtype), out.dtype, out.shape)
@@ -289,15 +344,31 @@ def _atan2(g: Graph, out: Any, a: Any, b: Any) -> str:
     level = g.op("Where", g.op("Equal", rise, zero), zero, one)
     slope = g.op("Where", g.op("Equal", rise, run), level, g.op("Div", rise, run))
     angle = g.op("Atan", slope)
+    angle = g.op("Where", _has_sign(g, x, out.dtype), g.op("Sub", pi, angle), angle)
+    return g.op("Where", _has_sign(g, y, out.dtype), g.op("Neg", angle), angle)
 
-    def is_negative(v: str) -> str:
-        """-0 too."""
-        return g.op(
-            "Or", g.op("Less", v, zero), g.op("Less", g.op("Div", one, v), zero)
-        )
 
-    angle = g.op("Where", is_negative(x), g.op("Sub", pi, angle), angle)
-    return g.op("Where", is_negative(y), g.op("Neg", angle), angle)
+def _has_sign(g: Graph, x: str, dtype: Any) -> str:
+    """Where a number is below zero or -0."""
+    zero, one = g.scalar(0.0, dtype), g.scalar(1.0, dtype)
+    is_below = g.op("Less", g.op("Div", one, x), zero)
+    return g.op("Or", g.op("Less", x, zero), is_below)
+
+
+@aten("signbit.default")
+def _signbit(g: Graph, out: Any, x: Value) -> str:
+    if not x.is_float:
+        return g.op("Less", x, g.scalar(0, x.dtype))
+    return _has_sign(g, x, x.dtype)
+
+
+@aten("copysign.Tensor", "copysign.Scalar")
+def _copysign(g: Graph, out: Any, a: Any, b: Any) -> str:
+    size = g.op("Abs", g.to(a, out.dtype))
+    if isinstance(b, (int, float)):
+        return g.op("Neg", size) if math.copysign(1.0, b) < 0 else size
+    is_negative = _has_sign(g, g.to(b, out.dtype), out.dtype)
+    return g.op("Where", is_negative, g.op("Neg", size), size)
 
 
 _COMPARISONS = {

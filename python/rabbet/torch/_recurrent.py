@@ -91,10 +91,12 @@ def _recurrent(kind: str, activation: str | None = None) -> Any:
     return write
 
 
-TABLE["aten.lstm.input"] = _recurrent("LSTM")
-TABLE["aten.gru.input"] = _recurrent("GRU")
-TABLE["aten.rnn_tanh.input"] = _recurrent("RNN", "Tanh")
-TABLE["aten.rnn_relu.input"] = _recurrent("RNN", "Relu")
+for _name, _handler in (
+    ("lstm", _recurrent("LSTM")), ("gru", _recurrent("GRU")),
+    ("rnn_tanh", _recurrent("RNN", "Tanh")), ("rnn_relu", _recurrent("RNN", "Relu")),
+):  # fmt: skip
+    TABLE[f"aten.{_name}.input"] = _handler
+    TABLE[f"rabbet.{_name}.default"] = _handler  # the same, of _whole_layers
 
 
 @aten("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data")

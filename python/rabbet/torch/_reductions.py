@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import sympy
 import torch
+from torch.utils._sympy import functions as integers
 
-from ._graph import Graph, Value, numel
+from ._graph import Graph, Value, expression, numel
 from ._table import TABLE, aten, axes_of, axis_of, fixed
 
 _INT64 = torch.int64
@@ -54,6 +57,8 @@ def _truth(kind: str) -> Any:
 for _variant in ("default", "dim", "dims"):
     TABLE[f"aten.any.{_variant}"] = _truth("ReduceMax")
     TABLE[f"aten.all.{_variant}"] = _truth("ReduceMin")
+TABLE["aten._is_any_true.default"] = _truth("ReduceMax")
+TABLE["aten._is_all_true.default"] = _truth("ReduceMin")
 
 
 def _with_index(kind: str) -> Any:
@@ -81,7 +86,8 @@ def _argument(kind: str) -> Any:
             return g.constant(0, _INT64)
         if dim is None:
             flat = g.op("Reshape", x, g.ints([-1]))
-            return g.op(kind, flat, axis=0, keepdims=0)
+            found = g.op(kind, flat, axis=0, keepdims=0)
+            return g.op("Reshape", found, g.ints([1] * x.rank)) if keepdim else found
         return g.op(kind, x, axis=axis_of(dim, x.rank), keepdims=int(keepdim))
 
     return write
@@ -205,6 +211,114 @@ TABLE["aten.cumsum.default"] = _running("CumSum")
 TABLE["aten.cumprod.default"] = _running("CumProd")
 
 
+def _prefixes(g: Graph, out: Any, x: Value, dim: int, rest: float | int) -> str:
+    """A further, last axis with the elements up to each place of an axis, and `rest` behind
+    them; the axis is the last but one."""
+    axis, last = axis_of(dim, x.rank), x.rank - 1
+    value = g.to(x, out.dtype)
+    if axis != last:
+        value = g.op("Transpose", value, perm=_swapped(x.rank, axis))
+    zero, one = g.scalar(0, _INT64), g.scalar(1, _INT64)
+    places = g.op("Range", zero, g.scalar(x.shape[axis], _INT64), one)
+    is_behind = g.op("Greater", places, g.op("Unsqueeze", places, g.ints([1])))
+    wide = g.op("Unsqueeze", value, g.ints([-2]))
+    return g.op("Where", is_behind, g.scalar(rest, out.dtype), wide)
+
+
+def _swapped(rank: int, axis: int) -> list[int]:
+    """The order of axes in which one of them and the last have changed places."""
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return order
+
+
+def _restored(g: Graph, made: str, x: Value, dim: int) -> str:
+    """The axis of prefixes where it was."""
+    axis = axis_of(dim, x.rank)
+    if axis == x.rank - 1:
+        return made
+    return g.op("Transpose", made, perm=_swapped(x.rank, axis))
+
+
+def _limit(dtype: Any, sign: int) -> float | int:
+    """The lowest (-1) or the highest (1) number."""
+    if dtype.is_floating_point:
+        return sign * math.inf
+    limits = torch.iinfo(torch.uint8 if dtype is torch.bool else dtype)
+    return limits.min if sign < 0 else limits.max
+
+
+def _running_best(kind: str, sign: int) -> Any:
+    """The best of each prefix and its last place, as torch has it. No operator runs along an
+    axis but sums, so a prefix is a row: memory grows with the square of the extent."""
+
+    def write(g: Graph, out: Any, x: Value, dim: int) -> list[str]:
+        if x.rank == 0:
+            return [x, g.constant(0, _INT64)]
+        rows = _prefixes(g, out[0], x, dim, _limit(x.dtype, sign))
+        last = g.ints([x.rank])
+        best = g.op(f"Reduce{kind}", rows, last, keepdims=0)
+        at = g.op(f"Arg{kind}", rows, axis=x.rank, keepdims=0, select_last_index=1)
+        return [_restored(g, each, x, dim) for each in (best, at)]
+
+    return write
+
+
+TABLE["aten.cummax.default"] = _running_best("Max", -1)
+TABLE["aten.cummin.default"] = _running_best("Min", 1)
+
+
+@aten("logcumsumexp.default")
+def _logcumsumexp(g: Graph, out: Any, x: Value, dim: int) -> str:
+    if x.rank == 0:
+        return x
+    rows = _prefixes(g, out, x, dim, -math.inf)
+    made = g.op("ReduceLogSumExp", rows, g.ints([x.rank]), keepdims=0)
+    return _restored(g, made, x, dim)
+
+
+@aten("kthvalue.default")
+def _kthvalue(
+    g: Graph, out: Any, x: Value, k: Any, dim: int = -1, keepdim: bool = False
+) -> list[str]:
+    """The last of the k least."""
+    if x.rank == 0:
+        return [x, g.constant(0, _INT64)]
+    axis = axis_of(dim, x.rank)
+    least = g.ops("TopK", x, g.ints([k]), count=2, axis=axis, largest=0, sorted=1)
+    at = g.constant([-1] if keepdim else -1, _INT64)
+    return [g.op("Gather", each, at, axis=axis) for each in least]
+
+
+def _middle(extent: Any) -> Any:
+    """Which of so many elements is torch's median, from 1: the lower one of two."""
+    return integers.FloorDiv(expression(extent) - 1, sympy.Integer(2)) + 1
+
+
+@aten("median.dim")
+def _median_dim(
+    g: Graph, out: Any, x: Value, dim: int, keepdim: bool = False
+) -> list[str]:
+    """The middle one in order; a NaN is the median of elements that it is among."""
+    if x.rank == 0:
+        return [x, g.constant(0, _INT64)]
+    axis = axis_of(dim, x.rank)
+    best, at = _kthvalue(g, out, x, _middle(x.shape[axis]), axis, keepdim)
+    if not x.is_float:
+        return [best, at]
+    is_nan = g.cast(g.op("IsNaN", x), torch.int32)
+    has_nan = g.cast(reduced(g, "ReduceMax", is_nan, x.rank, axis, keepdim), torch.bool)
+    first = g.op("ArgMax", is_nan, axis=axis, keepdims=int(keepdim))
+    best = g.op("Where", has_nan, g.scalar(math.nan, x.dtype), best)
+    return [best, g.op("Where", has_nan, first, at)]
+
+
+@aten("median.default")
+def _median(g: Graph, out: Any, x: Value) -> str:
+    flat = Value.make(g.op("Reshape", x, g.ints([-1])), x.dtype, [numel(x.shape)])
+    return _median_dim(g, out, flat, 0)[0]
+
+
 @aten("topk.default")
 def _topk(
     g: Graph,
@@ -236,6 +350,17 @@ def _sort_stable(
     descending: bool = False,
 ) -> list[str]:  # fmt: skip
     return _sort(g, out, x, dim, descending)
+
+
+@aten("_unique2.default")
+def _unique(
+    g: Graph, out: Any, x: Value, is_sorted: bool = True, has_inverse: bool = False,
+    has_counts: bool = False,
+) -> list[str | None]:  # fmt: skip
+    flat = g.op("Reshape", x, g.ints([-1]))
+    values, _, inverse, counts = g.ops("Unique", flat, count=4, sorted=1)
+    places = g.op("Reshape", inverse, g.ints(list(x.shape))) if has_inverse else None
+    return [values, places, counts if has_counts else None]
 
 
 @aten("argsort.default")

@@ -10,7 +10,7 @@ from typing import Any
 import sympy
 import torch
 
-from ._graph import Graph, Value, broadcast, expression, quotient
+from ._graph import Graph, Value, broadcast, expression, numel, quotient
 from ._table import TABLE, aten, axes_of, axis_of, refuse
 
 _INT64 = torch.int64
@@ -394,11 +394,14 @@ def _bucketize(g: Graph, out: Any, a: Value, b: Value, **kwargs: Any) -> str:
     is_search = g.operator == "aten.searchsorted.Tensor"
     edges, x = (a, b) if is_search else (b, a)
     right = kwargs.get("right") or kwargs.get("side") == "right"
-    if edges.rank != 1 or kwargs.get("sorter") is not None:
-        refuse("edges of more than one dimension, or in no order")
+    if kwargs.get("sorter") is not None:
+        refuse("edges in no order")
     dtype = torch.promote_types(edges.dtype, x.dtype)
     value = g.op("Unsqueeze", g.to(x, dtype), g.ints([-1]))
-    below = g.op("LessOrEqual" if right else "Less", g.to(edges, dtype), value)
+    rows = g.to(edges, dtype)
+    if edges.rank > 1:  # each row of x has edges of its own
+        rows = g.op("Unsqueeze", rows, g.ints([-2]))
+    below = g.op("LessOrEqual" if right else "Less", rows, value)
     count = g.op("ReduceSum", g.cast(below, _INT64), g.ints([-1]), keepdims=0)
     return g.to(Value.make(count, _INT64, out.shape), out.dtype)
 
@@ -451,6 +454,9 @@ def _together(g: Graph, indices: Sequence[Value]) -> tuple[list[str], list[Any]]
 def _index(g: Graph, out: Any, x: Value, indices: Sequence[Any]) -> str:
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool:
         return _masked(g, x, indices[0])
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    if len(axes) == 1 and indices[axes[0]].dtype is torch.bool:
+        return _masked_behind(g, x, indices[axes[0]], axes[0])
     axes, found = _as_indices(g, x, indices)
     if len(axes) == 1:
         return g.op("Gather", x, found[0], axis=axes[0])
@@ -473,6 +479,14 @@ def _masked(g: Graph, x: Value, mask: Value) -> str:
     """The elements where a mask is true; how many tells the run."""
     points = g.op("Transpose", g.op("NonZero", mask), perm=[1, 0])
     return g.op("GatherND", x, points)
+
+
+def _masked_behind(g: Graph, x: Value, mask: Value, axis: int) -> str:
+    """The elements of axes behind others where a mask of these axes is true."""
+    joined = [*x.shape[:axis], numel(mask.shape), *x.shape[axis + mask.rank :]]
+    flat = x if mask.rank == 1 else g.op("Reshape", x, g.ints(joined))
+    places = g.op("NonZero", g.op("Reshape", mask, g.ints([-1])))
+    return g.op("Gather", flat, g.op("Squeeze", places, g.ints([0])), axis=axis)
 
 
 @aten("bincount.default")
@@ -524,6 +538,18 @@ def _masked_select(g: Graph, out: Any, x: Value, mask: Value) -> str:
     if tuple(x.shape) != tuple(mask.shape):
         refuse("masked_select with a mask of another shape")
     return _masked(g, x, mask)
+
+
+@aten("masked_scatter.default")
+def _masked_scatter(g: Graph, out: Any, x: Value, mask: Value, source: Value) -> str:
+    """Elements of a source, in their order, where a mask is true."""
+    shape = g.ints(list(out.shape))
+    wide = mask if mask.shape == out.shape else g.op("Expand", mask, shape)
+    chosen = g.op("Reshape", g.cast(wide, _INT64), g.ints([-1]))
+    before = g.op("CumSum", chosen, g.scalar(0, _INT64), exclusive=1)
+    # What stays may have a place behind the source, where a gather finds zeros.
+    taken = g.op("Gather", g.op("Reshape", source, g.ints([-1])), before, axis=0)
+    return g.op("Where", wide, g.op("Reshape", taken, shape), x)
 
 
 # ---- Scatters ----
@@ -626,6 +652,12 @@ def _index_put(
             given = g.op("Add", x, values) if accumulate else values
             return g.op("Where", wide, given, x)
         points = g.op("Transpose", g.op("NonZero", mask), perm=[1, 0])
+        if values.rank < x.rank - mask.rank + 1 or values.shape[0] == 1:
+            count = g.op("Shape", points, start=0, end=1)
+            rest = g.op("Shape", x, start=mask.rank)
+            values = Value.of(
+                g.op("Expand", values, g.op("Concat", count, rest, axis=0)), values
+            )
         return g.op(
             "ScatterND", x, points, values, reduction="add" if accumulate else None
         )
@@ -845,6 +877,21 @@ def _linspace(
 def _eye(g: Graph, out: Any, *args: Any, **kwargs: Any) -> str:
     zeros = g.op("Expand", g.scalar(0, out.dtype), g.ints(list(out.shape)))
     return g.op("EyeLike", zeros)
+
+
+def _triangle_indices(make: Any) -> Any:
+    def write(
+        g: Graph, out: Any, rows: Any, columns: Any, offset: int = 0, **kwargs: Any
+    ) -> str:
+        if not (isinstance(rows, int) and isinstance(columns, int)):
+            refuse("indices of a triangle whose size varies")
+        return g.literal(make(rows, columns, offset, dtype=out.dtype))
+
+    return write
+
+
+TABLE["aten.tril_indices.default"] = _triangle_indices(torch.tril_indices)
+TABLE["aten.triu_indices.default"] = _triangle_indices(torch.triu_indices)
 
 
 @aten("sym_size.int")

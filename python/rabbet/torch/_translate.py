@@ -301,6 +301,11 @@ class Translation:
         number = node.meta["val"]
         expr = extent_of(number)
         source = self.values[node.args[0]]  # type: ignore[index]
+        if isinstance(number, torch.SymBool):  # of a check: whether a symbol is 1
+            (symbol,) = expr.free_symbols
+            self.graph.numbers[symbol] = source
+            self.values[node] = expr
+            return
         if not isinstance(number, torch.SymInt) or not getattr(expr, "is_Symbol", False):
             raise UnsupportedError("a number that data tells, and which is no integer")
         self.graph.numbers[expr] = source

@@ -99,6 +99,21 @@ static rabbet_tensor_t* onnx_mod_infinite(rabbet_onnx_node_t* node,
                             rabbet_onnx_binary(node, "SUB", a, a));
 }
 
+// A quotient just below an integer may be rounded to it. Then the remainder has
+// the other sign than a, and lacks one b. Without a fused product it is zero.
+static rabbet_tensor_t* onnx_mod_corrected(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* a,
+                                           rabbet_tensor_t* b,
+                                           rabbet_tensor_t* y) {
+  rabbet_tensor_t* sign = rabbet_onnx_unary(node, "SIGN", a);
+  rabbet_tensor_t* beyond = rabbet_onnx_with_number(
+      node, "LESS", rabbet_onnx_binary(node, "PROD", y, sign), 0);
+  rabbet_tensor_t* step =
+      rabbet_onnx_binary(node, "PROD", sign, rabbet_onnx_unary(node, "ABS", b));
+  return rabbet_onnx_select(node, beyond,
+                            rabbet_onnx_binary(node, "SUM", y, step), y);
+}
+
 // a - b * quotient; fmod says whether the quotient is rounded down or towards
 // zero (integers divide towards zero by themselves).
 static void onnx_import_mod(rabbet_onnx_node_t* node) {
@@ -111,6 +126,7 @@ static void onnx_import_mod(rabbet_onnx_node_t* node) {
   if (towards_zero && is_float) quotient = onnx_truncate(node, quotient);
   rabbet_tensor_t* y = rabbet_onnx_binary(
       node, "SUB", a, rabbet_onnx_binary(node, "PROD", b, quotient));
+  if (is_float && towards_zero) y = onnx_mod_corrected(node, a, b, y);
   if (is_float) {
     y = rabbet_onnx_select(node, rabbet_onnx_unary(node, "ISINF", b),
                            onnx_mod_infinite(node, a, b, towards_zero), y);

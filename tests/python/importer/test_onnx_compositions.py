@@ -40,6 +40,16 @@ def numbers(rng, dtype, *shape):
     return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
 
 
+def test_remainders_of_tenths():
+    """Quotients just below an integer are rounded to it, and the remainder is nearly a divisor."""
+    tenths = (np.arange(-40, 41) / 10).astype(np.float32)
+    divisor = np.array([0.1, -0.1, 0.3, 0.7], np.float32)[:, None]
+    node = helper.make_node("Mod", ["a", "b"], ["y"], fmod=1)
+    inputs = {"a": tenths, "b": divisor}
+    found = build(model_of(node, inputs))(tenths, divisor)
+    np.testing.assert_allclose(found, np.fmod(tenths, divisor), atol=1e-6)
+
+
 INTEGERS = [np.uint8, np.int8, np.int32, np.int64]
 BITS = {"BitwiseAnd": np.bitwise_and, "BitwiseOr": np.bitwise_or,
         "BitwiseXor": np.bitwise_xor}
