@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import onnx
 import onnx.helper as oh
@@ -26,7 +28,7 @@ def _mixer(batch: int | str, order: str, bias: bool, hidden: bool) -> bytes:
     sizes = [TOKENS, HIDDEN, TOKENS] if hidden else [TOKENS, TOKENS]
     nodes = [oh.make_node("Transpose", ["x"], ["t0"], perm=[0, 2, 1])]
     inits = []
-    for i, (k, n) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (k, n) in enumerate(itertools.pairwise(sizes)):
         weights = random.standard_normal((k, n), np.float32) / np.float32(k) ** 0.5
         inits.append(numpy_helper.from_array(weights, f"w{i}"))
         inits.append(numpy_helper.from_array(random.standard_normal(n, np.float32), f"b{i}"))
