@@ -62,6 +62,7 @@ def test_what_no_split_shortens() -> None:
     ("arguments", "times"),
     [
         ("--weights=16 --layers=32 --other=0.61", (4.35, 2.96, 2.22)),
+        ("--weights=16 --layers=32 --other=0.28 --latency=5.4", (4.02, 2.50, 1.67)),
         ("--weights=16 --layers=32 --memory=3100 --other=0.24 --latency=5.4", (5.40, 3.17, 1.99)),
         ("--weights=3.49 --layers=8 --rows=2048 --memory=3100 --arithmetic=620 --other=1.5 "
          "--latency=5.4", (13.0, 8.1, 5.4)),
