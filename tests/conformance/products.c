@@ -178,7 +178,7 @@ static void tiled_products(conformance_t* t) {
           n = conformance_one_of(t, columns, 3);
   int64_t k = conformance_one_of(t, inner, 4), op = conformance_random(t, 2);
   int64_t batch = conformance_chance(t, 3) ? 2 : 1;
-  if (conformance_chance(t, 8)) m = 1100, n = 1032, k = 72, batch = 1;
+  if (conformance_chance(t, 16)) m = 1100, n = 1032, k = 72, batch = 1;
   bool shared = batch == 1 || conformance_chance(t, 2);
   rabbet_attr_t attrs[] = {conformance_int(t, "op1", op)};
   int32_t inputs[] = {

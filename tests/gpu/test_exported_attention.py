@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("dynamo", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_exported_attention(dtype: str, dynamo: bool, tmp_path: Path) -> None:
     if dynamo and dtype == "float32" and cuda_driver.is_stand_in():

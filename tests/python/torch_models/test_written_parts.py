@@ -112,8 +112,14 @@ def test_varying_extent() -> None:
         torch.testing.assert_close(model(x), Net()(x))
 
 
-@pytest.mark.parametrize("dynamo", [False, True])
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(
+    ("name", "dynamo"),
+    [(name, False) for name in FORMS]
+    + [
+        pytest.param(name, True, marks=[] if name == "box" else pytest.mark.full)
+        for name in FORMS
+    ],
+)
 def test_file(name: str, dynamo: bool, tmp_path: Path) -> None:
     if dynamo:
         pytest.importorskip("onnxscript")
