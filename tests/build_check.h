@@ -400,6 +400,18 @@ static inline size_t check_network(net_t* net, int level, double tolerance) {
   return steps;
 }
 
+static inline rabbet_tensor_t* net_concatenate(net_t* net, const char* name,
+                                               rabbet_tensor_t* a,
+                                               rabbet_tensor_t* b,
+                                               int64_t axis) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "concatenation",
+                               .inputs = {a, b},
+                               .input_count = 2,
+                               .attrs = {INT_ATTR("axis", axis)},
+                               .attr_count = 1});
+}
+
 // Checks the text of a build's report, beyond the number of steps.
 static inline void expect_report(net_t* net, const char* part, bool present) {
   if (strcmp(check_device(), "null") != 0) return;

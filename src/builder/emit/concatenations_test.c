@@ -23,17 +23,6 @@ static rabbet_tensor_t* softmax(net_t* net, const char* name,
                                .attr_count = 1});
 }
 
-static rabbet_tensor_t* concatenate(net_t* net, const char* name,
-                                    rabbet_tensor_t* a, rabbet_tensor_t* b,
-                                    int64_t axis) {
-  return net_add(net, name,
-                 (net_layer_t){.op = "concatenation",
-                               .inputs = {a, b},
-                               .input_count = 2,
-                               .attrs = {INT_ATTR("axis", axis)},
-                               .attr_count = 1});
-}
-
 static rabbet_tensor_t* flat(net_t* net, const char* name, rabbet_tensor_t* x,
                              int64_t count) {
   return net_add(net, name,
@@ -70,7 +59,8 @@ static void two_parts(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
   net_output(&j.net,
-             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", j.a, j.b, 1)),
+             "y");
   case_end(&j, 3);
 }
 
@@ -78,7 +68,8 @@ static void last_axis_of_many(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
   net_output(&j.net,
-             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 3)), "y");
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", j.a, j.b, 3)),
+             "y");
   case_end(&j, 4);
 }
 
@@ -86,7 +77,8 @@ static void several_images(void** state) {
   (void)state;
   concatenation_case_t j = case_begin_with(2, 16);
   net_output(&j.net,
-             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", j.a, j.b, 1)),
+             "y");
   case_end(&j, 4);
 }
 
@@ -95,14 +87,15 @@ static void crooked_parts(void** state) {
   (void)state;
   concatenation_case_t j = case_begin_with(1, 3);
   net_output(&j.net,
-             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", j.a, j.b, 1)),
+             "y");
   case_end(&j, 4);
 }
 
 static void into_an_output(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
-  net_output(&j.net, concatenate(&j.net, "c", j.a, j.b, 1), "y");
+  net_output(&j.net, net_concatenate(&j.net, "c", j.a, j.b, 1), "y");
   case_end(&j, 2);
 }
 
@@ -110,11 +103,11 @@ static void into_an_output(void** state) {
 static void parts_of_parts(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
-  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
+  rabbet_tensor_t* c = net_concatenate(&j.net, "c", j.a, j.b, 1);
   rabbet_tensor_t* d =
-      concatenate(&j.net, "d", c, softmax(&j.net, "more", c), 1);
+      net_concatenate(&j.net, "d", c, softmax(&j.net, "more", c), 1);
   rabbet_tensor_t* e =
-      concatenate(&j.net, "e", d, softmax(&j.net, "yet more", d), 1);
+      net_concatenate(&j.net, "e", d, softmax(&j.net, "yet more", d), 1);
   net_output(&j.net, softmax(&j.net, "y", e), "y");
   case_end(&j, 5);
 }
@@ -123,8 +116,8 @@ static void parts_of_parts(void** state) {
 static void part_of_two(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
-  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
-  rabbet_tensor_t* d = concatenate(&j.net, "d", j.b, j.a, 1);
+  rabbet_tensor_t* c = net_concatenate(&j.net, "c", j.a, j.b, 1);
+  rabbet_tensor_t* d = net_concatenate(&j.net, "d", j.b, j.a, 1);
   net_output(&j.net, net_binary(&j.net, "y", "SUB", c, d), "y");
   case_end(&j, 5);
 }
@@ -133,7 +126,8 @@ static void part_twice(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
   net_output(&j.net,
-             softmax(&j.net, "y", concatenate(&j.net, "c", j.b, j.b, 1)), "y");
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", j.b, j.b, 1)),
+             "y");
   case_end(&j, 4);
 }
 
@@ -141,7 +135,8 @@ static void part_that_is_an_output(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
   net_output(&j.net,
-             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", j.a, j.b, 1)),
+             "y");
   net_output(&j.net, j.b, "b");
   case_end(&j, 4);
 }
@@ -150,7 +145,8 @@ static void part_that_is_an_input(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
   net_output(&j.net,
-             softmax(&j.net, "y", concatenate(&j.net, "c", j.x, j.b, 1)), "y");
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", j.x, j.b, 1)),
+             "y");
   case_end(&j, 4);
 }
 
@@ -158,7 +154,8 @@ static void part_that_is_constant(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
   rabbet_tensor_t* w = WEIGHTS(&j.net, 1, 16, 2, 2);
-  net_output(&j.net, softmax(&j.net, "y", concatenate(&j.net, "c", w, j.b, 1)),
+  net_output(&j.net,
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", w, j.b, 1)),
              "y");
   case_end(&j, 4);
 }
@@ -169,7 +166,8 @@ static void view_of_a_part_is_an_output(void** state) {
   concatenation_case_t j = case_begin();
   rabbet_tensor_t* view = flat(&j.net, "view", j.b, 64);
   net_output(&j.net,
-             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
+             softmax(&j.net, "y", net_concatenate(&j.net, "c", j.a, j.b, 1)),
+             "y");
   net_output(&j.net, view, "v");
   case_end(&j, 4);
 }
@@ -177,7 +175,7 @@ static void view_of_a_part_is_an_output(void** state) {
 static void view_of_a_result_is_an_output(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
-  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
+  rabbet_tensor_t* c = net_concatenate(&j.net, "c", j.a, j.b, 1);
   net_output(&j.net, flat(&j.net, "view", c, 128), "v");
   net_output(&j.net, softmax(&j.net, "y", c), "y");
   case_end(&j, 3);
@@ -186,8 +184,8 @@ static void view_of_a_result_is_an_output(void** state) {
 static void views_are_parts(void** state) {
   (void)state;
   concatenation_case_t j = case_begin();
-  rabbet_tensor_t* c = concatenate(&j.net, "c", flat(&j.net, "fa", j.a, 64),
-                                   flat(&j.net, "fb", j.b, 64), 0);
+  rabbet_tensor_t* c = net_concatenate(&j.net, "c", flat(&j.net, "fa", j.a, 64),
+                                       flat(&j.net, "fb", j.b, 64), 0);
   net_output(&j.net, relu(&j.net, "y", c), "y");
   case_end(&j, 3);
 }
@@ -236,16 +234,16 @@ static concatenation_case_t bumped_begin(void) {
 static void parts_made_in_place(void** state) {
   (void)state;
   concatenation_case_t j = bumped_begin();
-  net_output(&j.net, concatenate(&j.net, "c", j.a, j.b, 1), "y");
+  net_output(&j.net, net_concatenate(&j.net, "c", j.a, j.b, 1), "y");
   end_bumped(&j, (double[]){1, 2}, 1);
 }
 
 static void result_worked_on(void** state) {
   (void)state;
   concatenation_case_t j = bumped_begin();
-  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
+  rabbet_tensor_t* c = net_concatenate(&j.net, "c", j.a, j.b, 1);
   net_output(&j.net, net_plugin(&j.net, "bump", "d", c), "y");
-  net_output(&j.net, concatenate(&j.net, "e", j.b, j.a, 1), "z");
+  net_output(&j.net, net_concatenate(&j.net, "e", j.b, j.a, 1), "z");
   end_bumped(&j, (double[]){2, 3, 2, 1}, 2);
 }
 
@@ -253,11 +251,12 @@ static void result_worked_on(void** state) {
 static void part_worked_on(void** state) {
   (void)state;
   concatenation_case_t j = bumped_begin();
-  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
+  rabbet_tensor_t* c = net_concatenate(&j.net, "c", j.a, j.b, 1);
   rabbet_tensor_t* d = net_plugin(&j.net, "bump", "d", j.b);
-  net_output(&j.net,
-             concatenate(&j.net, "e", d, net_plugin(&j.net, "bump", "f", d), 1),
-             "y");
+  net_output(
+      &j.net,
+      net_concatenate(&j.net, "e", d, net_plugin(&j.net, "bump", "f", d), 1),
+      "y");
   net_output(&j.net, c, "z");
   end_bumped(&j, (double[]){3, 4, 1, 2}, 2);
 }

@@ -294,6 +294,9 @@ RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_sole_producer(
 // Elements of a constant.
 RABBET_PRIVATE_API int64_t rabbet_ir_count(const rabbet_ir_t* ir,
                                            const rabbet_ir_value_t* constant);
+// Whether an extent is known to be 0.
+RABBET_PRIVATE_API bool rabbet_ir_is_empty(const rabbet_ir_t* ir,
+                                           const rabbet_ir_value_t* value);
 // Every element of a constant is this number (at least one).
 RABBET_PRIVATE_API bool rabbet_ir_is_number(const rabbet_ir_t* ir,
                                             const rabbet_ir_value_t* value,
@@ -323,6 +326,12 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_reshape(rabbet_build_t* build, const rabbet_ir_node_t* before,
                       const rabbet_expr_t* extents, int32_t rank,
                       const rabbet_ir_value_t** value);
+// A rotation of inputs[0] by the tables inputs[1] and inputs[2], before node
+// `before`.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ir_add_rotation(rabbet_build_t* build, const rabbet_ir_node_t* before,
+                       const char* name, const int32_t inputs[3], int64_t size,
+                       bool interleaved, rabbet_ir_node_t** out_node);
 // A node that takes `size` elements of an axis, before node `before`.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_slice(rabbet_build_t* build, const rabbet_ir_node_t* before,

@@ -80,6 +80,13 @@ int64_t rabbet_ir_count(const rabbet_ir_t* ir,
   return count;
 }
 
+bool rabbet_ir_is_empty(const rabbet_ir_t* ir, const rabbet_ir_value_t* value) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  for (int32_t i = 0; i < dims.rank; ++i)
+    if (dims.d[i] == 0) return true;
+  return false;
+}
+
 bool rabbet_ir_is_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                          double number) {
   if (!value || !value->constant) return false;
@@ -286,4 +293,22 @@ rabbet_status_t rabbet_ir_filled(rabbet_build_t* build, const char* name,
     rabbet_store_double(dtype, data, i, number);
   *out_value = value->id;
   return rabbet_ok();
+}
+
+rabbet_status_t rabbet_ir_add_rotation(rabbet_build_t* build,
+                                       const rabbet_ir_node_t* before,
+                                       const char* name,
+                                       const int32_t inputs[3], int64_t size,
+                                       bool interleaved,
+                                       rabbet_ir_node_t** out_node) {
+  const int64_t turns = interleaved;
+  const rabbet_attr_t attrs[] = {
+      {.name = "size", .type = RABBET_ATTR_INT, .data = &size, .count = 1},
+      {.name = "interleaved",
+       .type = RABBET_ATTR_BOOL,
+       .data = &turns,
+       .count = 1},
+  };
+  return rabbet_ir_add_node(&build->ir, RABBET_OP_ROTATION, name, attrs, 2,
+                            inputs, 3, before, out_node);
 }

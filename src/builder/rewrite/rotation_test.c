@@ -15,16 +15,6 @@ static rabbet_tensor_t* part(net_t* net, const char* name, rabbet_tensor_t* x,
                                .attr_count = 3});
 }
 
-static rabbet_tensor_t* join(net_t* net, const char* name, rabbet_tensor_t* a,
-                             rabbet_tensor_t* b, int64_t axis) {
-  return net_add(net, name,
-                 (net_layer_t){.op = "concatenation",
-                               .inputs = {a, b},
-                               .input_count = 2,
-                               .attrs = {INT_ATTR("axis", axis)},
-                               .attr_count = 1});
-}
-
 // (-b, a) for the halves of x, or for its even and odd places.
 static rabbet_tensor_t* turned(net_t* net, rabbet_tensor_t* x, int64_t size,
                                bool interleaved) {
@@ -32,10 +22,11 @@ static rabbet_tensor_t* turned(net_t* net, rabbet_tensor_t* x, int64_t size,
   rabbet_tensor_t* a = part(net, "a", x, 0, half, stride);
   rabbet_tensor_t* b = part(net, "b", x, interleaved ? 1 : half, half, stride);
   b = net_unary(net, "neg", "NEG", b);
-  if (!interleaved) return join(net, "turned", b, a, 3);
+  if (!interleaved) return net_concatenate(net, "turned", b, a, 3);
   a = RESHAPE(net, "a1", a, 2, 3, 4, half, 1);
   b = RESHAPE(net, "b1", b, 2, 3, 4, half, 1);
-  return RESHAPE(net, "flat", join(net, "turned", b, a, 4), 2, 3, 4, size);
+  return RESHAPE(net, "flat", net_concatenate(net, "turned", b, a, 4), 2, 3, 4,
+                 size);
 }
 
 static rabbet_tensor_t* rotated(net_t* net, rabbet_tensor_t* x, int64_t size,
@@ -55,7 +46,7 @@ static rabbet_tensor_t* rotated_parts(net_t* net, rabbet_tensor_t* x,
                                    : part(net, "b", x, 4, 4, 1);
   rabbet_tensor_t *cosines = WEIGHTS(net, 1, 1, 4, 4),
                   *sines = WEIGHTS(net, 1, 1, 4, 4);
-  return join(
+  return net_concatenate(
       net, "rot",
       net_binary(net, "first", "SUB", net_binary(net, "ac", "PROD", a, cosines),
                  net_binary(net, "bs", "PROD", b, sines)),
@@ -75,9 +66,10 @@ static void written_out_rotation(void** state) {
     rabbet_tensor_t* y = x;
     if (form == TRANSPOSED) y = TRANSPOSE(&net, "heads", x, 0, 2, 1, 3);
     if (form == PARTIAL)
-      y = join(&net, "whole",
-               rotated(&net, part(&net, "some", x, 0, 6, 1), 6, false),
-               part(&net, "rest", x, 6, 2, 1), 3);
+      y = net_concatenate(
+          &net, "whole",
+          rotated(&net, part(&net, "some", x, 0, 6, 1), 6, false),
+          part(&net, "rest", x, 6, 2, 1), 3);
     else if (form == JOINED)
       y = rotated_parts(&net, x, false);
     else
@@ -137,7 +129,8 @@ static rabbet_tensor_t* complex_product(net_t* net, rabbet_tensor_t* x,
                  form->swapped ? as : bc)};
   for (int i = 0; squeezed && i < 2; ++i)
     parts[i] = RESHAPE(net, i ? "im1" : "re1", parts[i], 2, 3, 4, 4, 1);
-  return RESHAPE(net, "flat", join(net, "rot", parts[0], parts[1], -1), 2, 3, 4,
+  return RESHAPE(net, "flat",
+                 net_concatenate(net, "rot", parts[0], parts[1], -1), 2, 3, 4,
                  8);
 }
 
@@ -180,7 +173,8 @@ static rabbet_tensor_t* turned_by_reshapes(net_t* net, rabbet_tensor_t* x,
                     *b = of_pairs(net, "b", pairs, 1, true);
     a = RESHAPE(net, "a1", a, 2, 3, 4, 4, 1);
     b = RESHAPE(net, "b1", net_unary(net, "neg", "NEG", b), 2, 3, 4, 4, 1);
-    return RESHAPE(net, "flat", join(net, "turned", b, a, 4), 2, 3, 4, 8);
+    return RESHAPE(net, "flat", net_concatenate(net, "turned", b, a, 4), 2, 3,
+                   4, 8);
   }
   rabbet_tensor_t *halves = RESHAPE(net, "halves", x, 2, 3, 4, 2, 4), *ends[2];
   for (int64_t i = 0; i < 2; ++i) {
@@ -194,7 +188,8 @@ static rabbet_tensor_t* turned_by_reshapes(net_t* net, rabbet_tensor_t* x,
                               .attr_count = 2});
     ends[i] = RESHAPE(net, i ? "b4" : "a4", ends[i], 2, 3, 4, 4);
   }
-  return join(net, "turned", net_unary(net, "neg", "NEG", ends[1]), ends[0], 3);
+  return net_concatenate(net, "turned", net_unary(net, "neg", "NEG", ends[1]),
+                         ends[0], 3);
 }
 
 static void rotation_of_reshaped_parts(void** state) {
@@ -242,7 +237,8 @@ static void rotated_places_are_one_rotation(void** state) {
         net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 6, 8));
     rabbet_tensor_t* y = rotated_places(&net, x, start);
     rabbet_tensor_t* rest = places(&net, "rest", x, start > 0 ? 0 : 4, 2);
-    y = join(&net, "all", start > 0 ? rest : y, start > 0 ? y : rest, 2);
+    y = net_concatenate(&net, "all", start > 0 ? rest : y, start > 0 ? y : rest,
+                        2);
     net_output(&net, y, "y");
     EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
     expect_report(&net, "rot ", true);
@@ -327,8 +323,8 @@ static void other_places_stay(void** state) {
     if (form == SHARED)
       net_output(&net, net_unary(&net, "neg2", "NEG", y), "s");
     net_output(&net,
-               join(&net, "all", form == SWAPPED ? y : lead,
-                    form == SWAPPED ? lead : y, 2),
+               net_concatenate(&net, "all", form == SWAPPED ? y : lead,
+                               form == SWAPPED ? lead : y, 2),
                "y");
     net_output(&net, net_unary(&net, "neg3", "NEG", z), "o");
     check_network(&net, 0, 1e-5);
@@ -350,9 +346,9 @@ static void almost_rotation(void** state) {
                  net_binary(&net, "c", "PROD", z, WEIGHTS(&net, 1, 1, 4, 8)),
                  net_binary(&net, "s", "PROD", turned(&net, x, 8, false),
                             WEIGHTS(&net, 1, 1, 4, 8)));
-  rabbet_tensor_t* swapped =
-      join(&net, "swapped", part(&net, "right", x, 4, 4, 1),
-           net_unary(&net, "minus", "NEG", part(&net, "left", x, 0, 4, 1)), 3);
+  rabbet_tensor_t* swapped = net_concatenate(
+      &net, "swapped", part(&net, "right", x, 4, 4, 1),
+      net_unary(&net, "minus", "NEG", part(&net, "left", x, 0, 4, 1)), 3);
   y = net_binary(
       &net, "sum", "SUM", y,
       net_binary(

@@ -136,14 +136,7 @@ rabbet_status_t rabbet_rule_complex_rotation(rabbet_build_t* build,
   const rabbet_shape_t shape = found.pairs->shape;
   rabbet_dims_t dims = rabbet_ir_dims(ir, found.pairs);
   int32_t rank = shape.rank - 1;
-  const int64_t size = 2 * dims.d[rank - 1], interleaved = true;
-  const rabbet_attr_t attrs[] = {
-      {.name = "size", .type = RABBET_ATTR_INT, .data = &size, .count = 1},
-      {.name = "interleaved",
-       .type = RABBET_ATTR_BOOL,
-       .data = &interleaved,
-       .count = 1},
-  };
+  const int64_t size = 2 * dims.d[rank - 1];
   const rabbet_ir_value_t* operands[] = {found.pairs, found.tables[0],
                                          found.tables[1]};
   rabbet_shape_t flat = shape;
@@ -155,8 +148,8 @@ rabbet_status_t rabbet_rule_complex_rotation(rabbet_build_t* build,
         rabbet_ir_add_reshape(build, node, flat.d, rank, &operands[i]));
   }
   const int32_t inputs[] = {operands[0]->id, operands[1]->id, operands[2]->id};
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ROTATION, node->name,
-                                            attrs, 2, inputs, 3, node, &made));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_rotation(build, node, node->name, inputs,
+                                                size, true, &made));
   const rabbet_ir_value_t* y = rabbet_ir_output(ir, made, 0);
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_add_reshape(build, node, shape.d, shape.rank, &y));

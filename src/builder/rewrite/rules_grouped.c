@@ -470,15 +470,6 @@ static rabbet_status_t grouped_add(rabbet_build_t* build, const grouped_t* g,
   return rabbet_ok();
 }
 
-// Extents that a reshape would copy from its input.
-static bool grouped_has_zeros(const rabbet_ir_t* ir,
-                              const rabbet_ir_value_t* value) {
-  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
-  for (int32_t i = 0; i < dims.rank; ++i)
-    if (dims.d[i] == 0) return true;
-  return false;
-}
-
 rabbet_status_t rabbet_rule_grouped_product(rabbet_build_t* build,
                                             rabbet_ir_node_t* node,
                                             bool* changed) {
@@ -487,8 +478,8 @@ rabbet_status_t rabbet_rule_grouped_product(rabbet_build_t* build,
   bool found = false;
   int32_t result = -1;
   if (rabbet_ir_has_wishes(ir, node) ||
-      grouped_has_zeros(ir, rabbet_ir_output(ir, node, 0)))
-    return rabbet_ok();
+      rabbet_ir_is_empty(ir, rabbet_ir_output(ir, node, 0)))
+    return rabbet_ok();  // a reshape would copy extents of 0 from its input
   RABBET_RETURN_IF_ERROR(grouped_match(ir, node, &g, &found));
   if (!found) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(grouped_add(build, &g, &result));
@@ -603,7 +594,7 @@ rabbet_status_t rabbet_rule_grouped_sum(rabbet_build_t* build,
   const rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
   bool adds = op == RABBET_ELEMENTWISE_SUM;
   if ((!adds && op != RABBET_ELEMENTWISE_PROD) ||
-      rabbet_ir_has_wishes(ir, node) || grouped_has_zeros(ir, output))
+      rabbet_ir_has_wishes(ir, node) || rabbet_ir_is_empty(ir, output))
     return rabbet_ok();
   for (size_t i = 0; i < 2; ++i) {
     rabbet_ir_value_t* rows = rabbet_ir_input(ir, node, i);

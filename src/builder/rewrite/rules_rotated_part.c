@@ -138,17 +138,9 @@ rabbet_status_t rabbet_rule_rotated_part(rabbet_build_t* build,
                                          i == 1 ? 1.0 : 0.0, &inputs[i]));
   const int64_t size = found.of_rows ? found.before + found.size
                                      : rabbet_ir_int(found.rotation, "size");
-  const int64_t interleaved = rabbet_ir_int(found.rotation, "interleaved");
-  const rabbet_attr_t attrs[] = {
-      {.name = "size", .type = RABBET_ATTR_INT, .data = &size, .count = 1},
-      {.name = "interleaved",
-       .type = RABBET_ATTR_BOOL,
-       .data = &interleaved,
-       .count = 1},
-  };
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ROTATION,
-                                            found.rotation->name, attrs, 2,
-                                            inputs, 3, node, &made));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_rotation(
+      build, node, found.rotation->name, inputs, size,
+      rabbet_ir_int(found.rotation, "interleaved") != 0, &made));
   if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
     *changed = true;
   else

@@ -196,18 +196,8 @@ static rabbet_status_t rotary_add(rabbet_build_t* build,
                                   const rabbet_ir_node_t* before,
                                   const rotary_t* found,
                                   rabbet_ir_node_t** out_node) {
-  const rabbet_attr_t attrs[] = {
-      {.name = "size",
-       .type = RABBET_ATTR_INT,
-       .data = &found->size,
-       .count = 1},
-      {.name = "interleaved",
-       .type = RABBET_ATTR_BOOL,
-       .data = &found->interleaved,
-       .count = 1},
-  };
-  return rabbet_ir_add_node(&build->ir, RABBET_OP_ROTATION, before->name, attrs,
-                            2, found->inputs, 3, before, out_node);
+  return rabbet_ir_add_rotation(build, before, before->name, found->inputs,
+                                found->size, found->interleaved, out_node);
 }
 
 // Makes the rotation that `node` is the last node of, and puts it in its place.

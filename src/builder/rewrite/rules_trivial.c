@@ -230,15 +230,6 @@ rabbet_status_t rabbet_rule_slice(rabbet_build_t* build, rabbet_ir_node_t* node,
   return rabbet_ok();
 }
 
-// Inputs without elements do not count.
-static bool concatenation_is_empty(const rabbet_ir_t* ir,
-                                   const rabbet_ir_value_t* value) {
-  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
-  for (int32_t i = 0; i < dims.rank; ++i)
-    if (dims.d[i] == 0) return true;
-  return false;
-}
-
 rabbet_status_t rabbet_rule_concatenation(rabbet_build_t* build,
                                           rabbet_ir_node_t* node,
                                           bool* changed) {
@@ -247,7 +238,7 @@ rabbet_status_t rabbet_rule_concatenation(rabbet_build_t* build,
   size_t count = 0;
   for (size_t i = 0; i < node->input_count; ++i) {
     rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
-    if (concatenation_is_empty(ir, input)) continue;
+    if (rabbet_ir_is_empty(ir, input)) continue;
     only = input;
     ++count;
   }
