@@ -392,7 +392,7 @@ OPTIONS: dict[str, Options] = {
     "xlm": _SWITCHES,
     "flaubert": _SWITCHES,
     "xlnet": {"d_model": 768, "n_layer": 6, "n_head": 12, "d_inner": 3072},
-    "esm": {"vocab_size": 33, "hidden_size": 480, "num_hidden_layers": 12,
+    "esm": {"vocab_size": 128, "hidden_size": 480, "num_hidden_layers": 12,
             "num_attention_heads": 20, "intermediate_size": 1920, "pad_token_id": 1,
             "mask_token_id": 32, "position_embedding_type": "rotary",
             "token_dropout": False},
