@@ -115,8 +115,7 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(status);
   build->doubtful += out_timing->is_unsure;
   assert(out_timing->us >= 0 || !out_timing->is_unsure);
-  if (!cached || out_timing->is_unsure || out_timing->is_starved)
-    return rabbet_ok();
+  if (!cached || out_timing->is_starved) return rabbet_ok();
   return rabbet_timing_cache_put(build->cache, choice->key, *out_timing);
 }
 

@@ -7,12 +7,13 @@
 #include "base/thread.h"
 #include "base/vec.h"
 
-// File: header, then entries in ascending order of key; in version 2 behind
-// them the number of answers, and each, in ascending order of key, with its
-// bytes. Little-endian. A cache without answers is written in version 1.
+// File: header, then entries in ascending order of key, the number of answers,
+// and each, in ascending order of key, with its bytes. Little-endian.
 #define TIMING_CACHE_MAGIC "RBTIMING"
-#define TIMING_CACHE_PLAIN 1u
-#define TIMING_CACHE_VERSION 2u
+#define TIMING_CACHE_VERSION 3u
+// So many builds were unsure of a time: the least of theirs is as good as a
+// busy machine gives, and a build with the cache must come to an end of timing.
+#define TIMING_DOUBTS 3
 
 typedef struct timing_header_t {
   char magic[8];
@@ -26,6 +27,7 @@ typedef struct timing_entry_t {
   rabbet_hash_t key;
   double us;
   uint64_t workspace;
+  uint64_t doubts;  // builds that were unsure of it; 0: a sure time
 } timing_entry_t;
 
 // In memory with its bytes, which are the cache's; in a file behind it.
@@ -42,7 +44,7 @@ typedef struct timing_answer_head_t {
 
 _Static_assert(sizeof(timing_header_t) == 32, "file layout");
 _Static_assert(sizeof(timing_answer_head_t) == 24, "file layout");
-_Static_assert(sizeof(timing_entry_t) == 32, "file layout");
+_Static_assert(sizeof(timing_entry_t) == 40, "file layout");
 
 struct rabbet_timing_cache_t {
   rabbet_allocator_t allocator;
@@ -88,12 +90,25 @@ static bool timing_cache_has(const rabbet_timing_cache_t* cache, size_t index,
          timing_key_compare(cache->entries.data[index].key, key) == 0;
 }
 
+// Of two entries with one key. replace: b is the newer one. A sure time is
+// better than an unsure one, and of two unsure ones the lesser.
+static timing_entry_t timing_entry_better(const timing_entry_t* a,
+                                          const timing_entry_t* b,
+                                          bool replace) {
+  if (a->doubts == 0 || b->doubts == 0)
+    return b->doubts == 0 && (a->doubts > 0 || replace) ? *b : *a;
+  timing_entry_t better = a->us <= b->us ? *a : *b;
+  better.doubts = a->doubts > b->doubts ? a->doubts : b->doubts;
+  return better;
+}
+
 static rabbet_status_t timing_cache_put_locked(rabbet_timing_cache_t* cache,
                                                timing_entry_t entry,
                                                bool replace) {
   size_t index = timing_cache_lower_bound(cache, entry.key);
   if (timing_cache_has(cache, index, entry.key)) {
-    if (replace) cache->entries.data[index] = entry;
+    timing_entry_t* place = &cache->entries.data[index];
+    *place = timing_entry_better(place, &entry, replace);
     return rabbet_ok();
   }
   RABBET_RETURN_IF_ERROR(
@@ -196,21 +211,16 @@ static rabbet_status_t timing_header_check(const timing_header_t* header,
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "this is not a timing cache: it does not begin with "
                          "'" TIMING_CACHE_MAGIC "'");
-  if ((header->version != TIMING_CACHE_VERSION &&
-       header->version != TIMING_CACHE_PLAIN) ||
+  if (header->version != TIMING_CACHE_VERSION ||
       header->entry_size != sizeof(timing_entry_t))
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "timing cache of version %u; this is Rabbet %s, which "
-                         "reads versions up to %u: make a new one",
+                         "reads version %u: make a new one",
                          header->version, RABBET_VERSION_STRING,
                          TIMING_CACHE_VERSION);
-  bool plain = header->version == TIMING_CACHE_PLAIN;
-  size_t count = size / sizeof(timing_entry_t);
-  if (header->entry_count > count ||
-      (plain &&
-       (header->entry_count != count || size % sizeof(timing_entry_t) != 0)))
+  if (header->entry_count > size / sizeof(timing_entry_t))
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                         "timing cache is truncated or too long: %zu bytes of "
+                         "timing cache is truncated: %zu bytes of "
                          "entries where %llu entries of %zu bytes belong",
                          size, (unsigned long long)header->entry_count,
                          sizeof(timing_entry_t));
@@ -277,7 +287,6 @@ static rabbet_status_t timing_cache_parse(rabbet_timing_cache_t* cache,
   size -= sizeof(header);
   RABBET_RETURN_IF_ERROR(timing_header_check(&header, data, size));
   RABBET_RETURN_IF_ERROR(timing_parse_entries(cache, data, header.entry_count));
-  if (header.version == TIMING_CACHE_PLAIN) return rabbet_ok();
   size_t entries = (size_t)header.entry_count * sizeof(timing_entry_t);
   return timing_parse_answers(cache, data + entries, size - entries);
 }
@@ -317,7 +326,7 @@ void rabbet_timing_cache_release(rabbet_timing_cache_t* cache) {
 }
 
 static size_t timing_answers_size(const rabbet_timing_cache_t* cache) {
-  size_t size = cache->answers.count > 0 ? sizeof(uint64_t) : 0;
+  size_t size = sizeof(uint64_t);
   for (size_t i = 0; i < cache->answers.count; ++i)
     size += sizeof(timing_answer_head_t) + (size_t)cache->answers.data[i].size;
   return size;
@@ -326,7 +335,6 @@ static size_t timing_answers_size(const rabbet_timing_cache_t* cache) {
 static void timing_answers_write(const rabbet_timing_cache_t* cache,
                                  uint8_t* at) {
   uint64_t count = cache->answers.count;
-  if (count == 0) return;
   memcpy(at, &count, sizeof(count));
   at += sizeof(count);
   for (size_t i = 0; i < count; ++i) {
@@ -356,8 +364,7 @@ rabbet_status_t rabbet_timing_cache_serialize(rabbet_timing_cache_t* cache,
     if (entries > 0) memcpy(at, cache->entries.data, entries);
     timing_answers_write(cache, at + entries);
     timing_header_t header = {
-        .version = cache->answers.count > 0 ? TIMING_CACHE_VERSION
-                                            : TIMING_CACHE_PLAIN,
+        .version = TIMING_CACHE_VERSION,
         .entry_size = sizeof(timing_entry_t),
         .entry_count = cache->entries.count,
         .checksum = rabbet_hash64(at, body),
@@ -431,18 +438,28 @@ rabbet_status_t rabbet_timing_cache_keys(rabbet_timing_cache_t* cache,
   return status;
 }
 
+static bool timing_cache_find(rabbet_timing_cache_t* cache, rabbet_hash_t key,
+                              timing_entry_t* out_entry) {
+  pthread_mutex_lock(&cache->mutex);
+  size_t index = timing_cache_lower_bound(cache, key);
+  bool found = timing_cache_has(cache, index, key);
+  if (found) *out_entry = cache->entries.data[index];
+  pthread_mutex_unlock(&cache->mutex);
+  return found;
+}
+
 rabbet_status_t rabbet_timing_cache_query(rabbet_timing_cache_t* cache,
                                           rabbet_timing_key_t key,
                                           rabbet_timing_value_t* out_value) {
-  rabbet_timing_t timing;
+  timing_entry_t entry;
   *out_value = (rabbet_timing_value_t){.us = -1};
   rabbet_hash_t hash = {.high = key.high, .low = key.low};
-  if (!rabbet_timing_cache_find(cache, hash, &timing))
+  if (!timing_cache_find(cache, hash, &entry))
     return RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
                          "the timing cache has no entry 0x%016llx%016llx",
                          (unsigned long long)key.high,
                          (unsigned long long)key.low);
-  *out_value = (rabbet_timing_value_t){timing.us, timing.workspace};
+  *out_value = (rabbet_timing_value_t){entry.us, entry.workspace};
   return rabbet_ok();
 }
 
@@ -468,24 +485,25 @@ void rabbet_timing_cache_reset(rabbet_timing_cache_t* cache) {
 
 bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache, rabbet_hash_t key,
                               rabbet_timing_t* out_timing) {
-  pthread_mutex_lock(&cache->mutex);
-  size_t index = timing_cache_lower_bound(cache, key);
-  bool found = timing_cache_has(cache, index, key);
-  if (found) {
-    const timing_entry_t* entry = &cache->entries.data[index];
-    *out_timing =
-        (rabbet_timing_t){.us = entry->us, .workspace = entry->workspace};
-  }
-  pthread_mutex_unlock(&cache->mutex);
-  return found;
+  timing_entry_t entry;
+  if (!timing_cache_find(cache, key, &entry)) return false;
+  if (entry.doubts > 0 && entry.doubts < TIMING_DOUBTS) return false;
+  *out_timing = (rabbet_timing_t){.us = entry.us, .workspace = entry.workspace};
+  return true;
 }
 
 rabbet_status_t rabbet_timing_cache_put(rabbet_timing_cache_t* cache,
                                         rabbet_hash_t key,
                                         rabbet_timing_t timing) {
-  timing_entry_t entry = {key, timing.us, timing.workspace};
-  assert(!timing.is_unsure);
+  assert(!timing.is_starved);
+  timing_entry_t entry = {key, timing.us, timing.workspace, 0};
   pthread_mutex_lock(&cache->mutex);
+  if (timing.is_unsure) {
+    size_t index = timing_cache_lower_bound(cache, key);
+    entry.doubts = timing_cache_has(cache, index, key)
+                       ? cache->entries.data[index].doubts + 1
+                       : 1;
+  }
   rabbet_status_t status = timing_cache_put_locked(cache, entry, true);
   pthread_mutex_unlock(&cache->mutex);
   return status;

@@ -9,17 +9,18 @@
 typedef struct rabbet_timing_t {
   double us;           // per run; < 0: cannot be used on this device
   uint64_t workspace;  // bytes
-  // Every sample was disturbed: good enough for this build, and never kept in a
-  // cache.
+  // Every sample was disturbed: good enough for this build.
   bool is_unsure;
   bool is_starved;  // memory for it was not to be had
 } rabbet_timing_t;
 
-// False if the key is unknown.
+// False if the key is unknown, or too few builds have measured an unsure time
+// for the least of theirs to count.
 RABBET_PRIVATE_API bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache,
                                                  rabbet_hash_t key,
                                                  rabbet_timing_t* out_timing);
-// Sets or replaces. The time is a sure one.
+// Sets or replaces. An unsure time never replaces a sure one, and of unsure
+// ones the least is kept, with how many there were.
 RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_put(
     rabbet_timing_cache_t* cache, rabbet_hash_t key, rabbet_timing_t timing);
 

@@ -131,6 +131,46 @@ static void combine_keeps_what_is_there(void** state) {
   rabbet_timing_cache_release(b);
 }
 
+// An unsure time counts when three builds were unsure, and is their least; a
+// sure one replaces it and is never replaced by it. Files and merges know that.
+static void unsure_times(void** state) {
+  (void)state;
+  rabbet_allocator_t system = rabbet_allocator_system();
+  rabbet_hash_t key = {5, 6};
+  rabbet_timing_t found;
+  rabbet_timing_cache_t* cache = filled(0, 3);
+  const double us[] = {40, 30, 50, 35};
+  for (int i = 0; i < 4; ++i) {
+    assert_true(rabbet_timing_cache_find(cache, key, &found) == (i >= 3));
+    rabbet_timing_t timing = {.us = us[i], .is_unsure = true};
+    assert_true(rabbet_is_ok(rabbet_timing_cache_put(cache, key, timing)));
+    // As the next build does: from the file of the one before.
+    void* data = NULL;
+    size_t size = 0;
+    assert_true(rabbet_is_ok(
+        rabbet_timing_cache_serialize(cache, system, &data, &size)));
+    rabbet_timing_cache_t* next = NULL;
+    assert_true(
+        rabbet_is_ok(rabbet_timing_cache_create(data, size, system, &next)));
+    rabbet_free(system, data);
+    assert_true(rabbet_is_ok(rabbet_timing_cache_combine(next, cache)));
+    rabbet_timing_cache_release(cache);
+    cache = next;
+  }
+  assert_true(rabbet_timing_cache_find(cache, key, &found));
+  assert_true(found.us == 30 && !found.is_unsure);
+  rabbet_timing_cache_t* sure = filled(0, 3);
+  rabbet_timing_t timing = {.us = 60};
+  assert_true(rabbet_is_ok(rabbet_timing_cache_put(sure, key, timing)));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_combine(cache, sure)));
+  timing = (rabbet_timing_t){.us = 10, .is_unsure = true};
+  assert_true(rabbet_is_ok(rabbet_timing_cache_put(cache, key, timing)));
+  assert_true(rabbet_timing_cache_find(cache, key, &found));
+  assert_true(found.us == 60);
+  rabbet_timing_cache_release(sure);
+  rabbet_timing_cache_release(cache);
+}
+
 // Answers of libraries: kept beside the times, replaced, merged, cleared.
 static void put_answer(rabbet_timing_cache_t* cache, int i, const char* text) {
   rabbet_hash_t key = {(uint64_t)i, 7};
@@ -267,6 +307,7 @@ int main(void) {
       cmocka_unit_test(saving_merges),
       cmocka_unit_test(bytes_do_not_depend_on_order),
       cmocka_unit_test(combine_keeps_what_is_there),
+      cmocka_unit_test(unsure_times),
       cmocka_unit_test(answers),
       cmocka_unit_test(damage),
       cmocka_unit_test(entries_are_listed_and_edited),

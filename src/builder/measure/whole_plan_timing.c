@@ -462,8 +462,7 @@ static rabbet_status_t timer_measure(plan_timer_t* timer) {
   rabbet_bench_reset(timer->build->bench);
   rabbet_constant_trim(timer->build);
   for (size_t i = 0; rabbet_is_ok(status) && i < timer->count; ++i)
-    if (timer->plans[i].cacheable && !timer->plans[i].timing.is_unsure &&
-        !timer->plans[i].timing.is_starved)
+    if (timer->plans[i].cacheable && !timer->plans[i].timing.is_starved)
       status = rabbet_timing_cache_put(timer->build->cache, timer->plans[i].key,
                                        timer->plans[i].timing);
   return status;

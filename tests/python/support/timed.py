@@ -1,5 +1,5 @@
-"""Builds until all times are known: on a busy machine some are in doubt, and no timing
-cache keeps those, so that the next build measures them again."""
+"""Builds until all times are known: on a busy machine some are in doubt, and the next
+builds measure those again, until three were."""
 
 from __future__ import annotations
 
