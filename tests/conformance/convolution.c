@@ -89,9 +89,11 @@ static void convolution_tiles(conformance_t* t) {
   kernel_case_t* c = &t->c;
   conformance_begin_product(t);
   conformance_round_layers(t);
-  static const int64_t counts[] = {16, 20, 32, 70};
-  int64_t from = conformance_one_of(t, counts, 4);
-  int64_t to = conformance_one_of(t, counts, 4);
+  c->tolerance *= 2;  // of transforms, which subtract
+  static const int64_t counts[] = {16, 20, 45, 70};
+  int64_t groups = conformance_chance(t, 3) ? 2 + conformance_random(t, 2) : 1;
+  int64_t from = groups * conformance_one_of(t, counts, 4);
+  int64_t to = groups * conformance_one_of(t, counts, 4);
   int64_t most = t->large ? 24 : 10, before[2], after[2];
   rabbet_dims_t x = {.rank = 4, .d = {1 + conformance_random(t, 2), from}};
   rabbet_dims_t y = {.rank = 4, .d = {x.d[0], to}};
@@ -102,13 +104,14 @@ static void convolution_tiles(conformance_t* t) {
     y.d[i + 2] = x.d[i + 2] + before[i] + after[i] - 2;
   }
   rabbet_attr_t attrs[] = {conformance_ints(t, "pre_padding", before, 2),
-                           conformance_ints(t, "post_padding", after, 2)};
-  int32_t inputs[] = {kernel_case_input(c, x, false),
-                      kernel_case_input(c, KERNEL_DIMS(to, from, 3, 3), true),
-                      -1};
+                           conformance_ints(t, "post_padding", after, 2),
+                           conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {
+      kernel_case_input(c, x, false),
+      kernel_case_input(c, KERNEL_DIMS(to, from / groups, 3, 3), true), -1};
   if (conformance_chance(t, 2))
     inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
-  int32_t value = kernel_case_op(c, "convolution", attrs, 2, inputs, 3);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 3, inputs, 3);
   if (conformance_chance(t, 2)) value = swish(t, value);
   if (conformance_chance(t, 2)) {
     rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};

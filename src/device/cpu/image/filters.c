@@ -96,7 +96,8 @@ int64_t rabbet_cpu_filters_taps(const rabbet_group_t* group) {
 
 int64_t rabbet_cpu_filters_width(const rabbet_cpu_filters_t* filters,
                                  int64_t panel) {
-  return rabbet_min_i64(RABBET_PANEL, filters->maps - panel * RABBET_PANEL);
+  return rabbet_min_i64(RABBET_PANEL,
+                        filters->maps / filters->parts - panel * RABBET_PANEL);
 }
 
 void rabbet_cpu_filters_destroy(rabbet_kernel_t* base) {
@@ -113,7 +114,7 @@ static rabbet_status_t filters_constants(rabbet_cpu_filters_t* filters,
   const rabbet_group_t* group = filters->node.group;
   const rabbet_group_node_t* node = filters->node.node;
   rabbet_allocator_t allocator = filters->node.allocator;
-  size_t columns = (size_t)(filters->panels * RABBET_PANEL);
+  size_t columns = (size_t)(filters->parts * filters->panels * RABBET_PANEL);
   size_t bytes =
       columns * (size_t)(filters->planes * filters->channels) * sizeof(float);
   RABBET_RETURN_IF_ERROR(
@@ -136,7 +137,7 @@ static rabbet_status_t filters_constants(rabbet_cpu_filters_t* filters,
 
 rabbet_status_t rabbet_cpu_filters_create(
     const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
-    int64_t planes, rabbet_cpu_filters_pack_t* pack,
+    int64_t parts, int64_t planes, rabbet_cpu_filters_pack_t* pack,
     rabbet_kernel_t** out_kernel) {
   const rabbet_group_t* group = spec->group;
   const rabbet_group_node_t* node = &group->nodes[0];
@@ -156,7 +157,10 @@ rabbet_status_t rabbet_cpu_filters_create(
   filters->maps = w->d[0];
   filters->channels = w->d[1];
   filters->planes = planes;
-  filters->panels = rabbet_ceildiv(filters->maps, (int64_t)RABBET_PANEL);
+  filters->parts = parts;
+  assert(parts > 0 && filters->maps % parts == 0);
+  filters->panels =
+      rabbet_ceildiv(filters->maps / parts, (int64_t)RABBET_PANEL);
   rabbet_status_t status = filters_constants(filters, pack);
   if (rabbet_is_ok(status))
     *out_kernel = &filters->node.base;

@@ -11,11 +11,13 @@ typedef struct rabbet_cpu_filters_t {
   rabbet_cpu_finish_t finish;
   int64_t groups;
   int64_t channels;  // of a group
-  int64_t maps, planes, panels;
-  // [panels][planes][channels][RABBET_PANEL]; of small groups as
+  int64_t maps, planes;
+  // Panels begin anew in each part of the maps: a group, or all of them.
+  int64_t parts, panels;  // panels: of a part
+  // [parts][panels][planes][channels][RABBET_PANEL]; of small groups as
   // grouped_convolution.c has them.
   float* weights;
-  float* bias;  // of all columns of the panels
+  float* bias;  // as many as the panels have columns; the maps' come first
 } rabbet_cpu_filters_t;
 
 // The weights' extents, [maps][channels][window].
@@ -50,7 +52,7 @@ rabbet_status_t rabbet_cpu_filters_begin(rabbet_kernel_t* base,
                                          size_t bytes, void** out_state);
 // Elements of a window.
 int64_t rabbet_cpu_filters_taps(const rabbet_group_t* group);
-// Maps in a panel.
+// Maps in a panel of a part.
 int64_t rabbet_cpu_filters_width(const rabbet_cpu_filters_t* filters,
                                  int64_t panel);
 
@@ -58,10 +60,10 @@ int64_t rabbet_cpu_filters_width(const rabbet_cpu_filters_t* filters,
 typedef void rabbet_cpu_filters_pack_t(const rabbet_cpu_filters_t* filters,
                                        const float* from);
 
-// Makes a kernel of a group that the class takes.
+// Makes a kernel of a group that the class takes. `parts` divides the maps.
 rabbet_status_t rabbet_cpu_filters_create(
     const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
-    int64_t planes, rabbet_cpu_filters_pack_t* pack,
+    int64_t parts, int64_t planes, rabbet_cpu_filters_pack_t* pack,
     rabbet_kernel_t** out_kernel);
 void rabbet_cpu_filters_destroy(rabbet_kernel_t* base);
 

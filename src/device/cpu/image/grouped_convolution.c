@@ -71,7 +71,7 @@ static void grouped_pack(const rabbet_cpu_filters_t* kernel,
 
 static rabbet_status_t cpu_grouped_create(const rabbet_kernel_spec_t* spec,
                                           rabbet_kernel_t** out_kernel) {
-  return rabbet_cpu_filters_create(spec, &rabbet_cpu_grouped,
+  return rabbet_cpu_filters_create(spec, &rabbet_cpu_grouped, 1,
                                    rabbet_cpu_filters_taps(spec->group),
                                    grouped_pack, out_kernel);
 }

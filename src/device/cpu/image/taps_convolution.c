@@ -80,7 +80,7 @@ static void taps_pack(const rabbet_cpu_filters_t* kernel, const float* from) {
 
 static rabbet_status_t cpu_taps_create(const rabbet_kernel_spec_t* spec,
                                        rabbet_kernel_t** out_kernel) {
-  return rabbet_cpu_filters_create(spec, &rabbet_cpu_taps,
+  return rabbet_cpu_filters_create(spec, &rabbet_cpu_taps, 1,
                                    rabbet_cpu_filters_taps(spec->group),
                                    taps_pack, out_kernel);
 }

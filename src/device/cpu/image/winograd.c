@@ -1,7 +1,7 @@
 // Convolutions of 3x3 by Winograd's F(4x4, 3x3), channels last. A tile of 6x6
 // pixels becomes 36 numbers of each channel, which are multiplied by as many
 // matrices; a quarter of the multiplications is left. oneDNN has it for AVX-512
-// alone.
+// alone, and without groups.
 #include <assert.h>
 #include <string.h>
 
@@ -21,6 +21,8 @@ enum {
   DEPTH = 128,  // channels at a time: their panel stays in the first cache
   TILES = 36,   // a whole number of the rows that products take at a time
   LEAST = 16,   // channels and maps
+  GROUP_LEAST =
+      40,  // of one of several groups; smaller ones were never quicker
   ALIGNMENT = 64,
 };
 
@@ -29,7 +31,7 @@ typedef struct cpu_winograd_state_t {
   int64_t across, down;  // tiles of an image
   int64_t tiles;         // of all images
   int64_t block, blocks;
-  int64_t parts;  // of the panels, where there are few blocks
+  int64_t shares;  // of a group's panels, where there are few blocks
   // A thread's memory: zeros for padding, transformed tiles, products.
   size_t spread, products, slot;
 } cpu_winograd_state_t;
@@ -47,8 +49,12 @@ static bool winograd_window(const rabbet_group_t* group) {
 
 static bool winograd_matches(const rabbet_group_t* group,
                              rabbet_cpu_finish_t* out_finish) {
-  return rabbet_cpu_filters_match(group, LEAST, out_finish) &&
-         rabbet_cpu_filters_dims(group)->rank == 4 && winograd_window(group);
+  if (!rabbet_cpu_filters_fit(group, out_finish)) return false;
+  const rabbet_dims_t* w = rabbet_cpu_filters_dims(group);
+  int64_t groups = rabbet_node_int(&group->nodes[0], "num_groups");
+  int64_t least = groups > 1 ? GROUP_LEAST : LEAST;
+  return w->rank == 4 && w->d[1] >= least && w->d[0] >= least * groups &&
+         winograd_window(group);
 }
 
 static rabbet_status_t cpu_winograd_body(rabbet_proposal_t* proposal) {
@@ -105,17 +111,19 @@ static void winograd_weights(const float* from, float* to, int64_t step) {
 static void winograd_pack(const rabbet_cpu_filters_t* kernel,
                           const float* from) {
   const int64_t plane = kernel->channels * PANEL;
-  for (int64_t n = 0; n < kernel->maps; ++n)
+  const int64_t maps = kernel->maps / kernel->parts;
+  for (int64_t n = 0; n < kernel->maps; ++n) {
+    int64_t panel = n / maps * kernel->panels + n % maps / PANEL;
+    float* to = kernel->weights + panel * PLANES * plane + n % maps % PANEL;
     for (int64_t c = 0; c < kernel->channels; ++c, from += WINDOW * WINDOW)
-      winograd_weights(
-          from,
-          kernel->weights + n / PANEL * PLANES * plane + c * PANEL + n % PANEL,
-          plane);
+      winograd_weights(from, to + c * PANEL, plane);
+  }
 }
 
 static rabbet_status_t cpu_winograd_create(const rabbet_kernel_spec_t* spec,
                                            rabbet_kernel_t** out_kernel) {
-  return rabbet_cpu_filters_create(spec, &rabbet_cpu_winograd, PLANES,
+  int64_t groups = rabbet_node_int(&spec->group->nodes[0], "num_groups");
+  return rabbet_cpu_filters_create(spec, &rabbet_cpu_winograd, groups, PLANES,
                                    winograd_pack, out_kernel);
 }
 
@@ -129,10 +137,10 @@ static void winograd_lay_out(const rabbet_cpu_filters_t* kernel, int threads,
   s->tiles = s->at.images * s->down * s->across;
   s->blocks = rabbet_ceildiv(s->tiles, (int64_t)TILES);
   s->block = s->blocks ? rabbet_ceildiv(s->tiles, s->blocks) : 0;
-  s->parts =
-      s->blocks >= team || s->blocks == 0
-          ? 1
-          : rabbet_min_i64(kernel->panels, rabbet_ceildiv(team, s->blocks));
+  int64_t items = s->blocks * kernel->groups;
+  s->shares = items >= team || items == 0
+                  ? 1
+                  : rabbet_min_i64(kernel->panels, rabbet_ceildiv(team, items));
   size_t pixel = (size_t)kernel->channels * sizeof(float);
   s->spread = rabbet_align_up(pixel, (size_t)ALIGNMENT);
   s->products = rabbet_align_up(s->spread + (size_t)(PLANES * s->block) * pixel,
@@ -168,6 +176,12 @@ typedef struct winograd_call_t {
   char* workspace;
 } winograd_call_t;
 
+// What an item computes: a block of tiles of a group's maps.
+typedef struct winograd_block_t {
+  int64_t first, count;  // tiles
+  int64_t group;
+} winograd_block_t;
+
 typedef struct winograd_room_t {
   float *zeros, *spread, *products;
 } winograd_room_t;
@@ -185,13 +199,16 @@ static winograd_place_t winograd_place(const cpu_winograd_state_t* s,
                             .column = tile % s->across * OUT};
 }
 
-static void winograd_spread_tiles(const winograd_call_t* call, int64_t first,
-                                  int64_t count, const winograd_room_t* room) {
+static void winograd_spread_tiles(const winograd_call_t* call,
+                                  const winograd_block_t* block,
+                                  const winograd_room_t* room) {
   const cpu_winograd_state_t* s = call->state;
   int64_t channels = call->kernel->channels;
+  int64_t pixel = channels * call->kernel->groups;
+  const float* x = call->x + block->group * channels;
   memset(room->zeros, 0, (size_t)channels * sizeof(float));
-  for (int64_t t = 0; t < count; ++t) {
-    winograd_place_t place = winograd_place(s, first + t);
+  for (int64_t t = 0; t < block->count; ++t) {
+    winograd_place_t place = winograd_place(s, block->first + t);
     const float* pixels[PLANES];
     for (int i = 0; i < PLANES; ++i) {
       int64_t row = place.row + i / IN - s->at.before[0];
@@ -199,25 +216,28 @@ static void winograd_spread_tiles(const winograd_call_t* call, int64_t first,
       bool inside =
           row >= 0 && row < s->at.in[0] && column >= 0 && column < s->at.in[1];
       pixels[i] =
-          inside ? call->x + ((place.image * s->at.in[0] + row) * s->at.in[1] +
-                              column) *
-                                 channels
-                 : room->zeros;
+          inside
+              ? x + ((place.image * s->at.in[0] + row) * s->at.in[1] + column) *
+                        pixel
+              : room->zeros;
     }
     call->vectors->winograd_input(pixels, channels, room->spread + t * channels,
-                                  count * channels);
+                                  block->count * channels);
   }
 }
 
-static void winograd_multiply(const winograd_call_t* call, int64_t panel,
-                              int64_t count, const winograd_room_t* room) {
-  int64_t channels = call->kernel->channels;
+static void winograd_multiply(const winograd_call_t* call,
+                              const winograd_block_t* block, int64_t panel,
+                              const winograd_room_t* room) {
+  const int64_t channels = call->kernel->channels, count = block->count;
+  const float* planes =
+      call->kernel->weights +
+      (block->group * call->kernel->panels + panel) * PLANES * channels * PANEL;
   const float* x[TILES];
   float* sums[TILES];
   int64_t width = rabbet_cpu_filters_width(call->kernel, panel);
   for (int64_t plane = 0; plane < PLANES; ++plane) {
-    const float* weights =
-        call->kernel->weights + (panel * PLANES + plane) * channels * PANEL;
+    const float* weights = planes + plane * channels * PANEL;
     for (int64_t t = 0; t < count; ++t) {
       sums[t] = room->products + (plane * count + t) * PANEL;
       // Vectors may go beyond the width.
@@ -234,16 +254,16 @@ static void winograd_multiply(const winograd_call_t* call, int64_t panel,
   }
 }
 
-static void winograd_gather_tiles(const winograd_call_t* call, int64_t panel,
-                                  int64_t first, int64_t count,
+static void winograd_gather_tiles(const winograd_call_t* call,
+                                  const winograd_block_t* block, int64_t panel,
                                   const winograd_room_t* room) {
   const rabbet_cpu_filters_t* kernel = call->kernel;
   const cpu_winograd_state_t* s = call->state;
-  int64_t map = panel * PANEL;
+  int64_t map = block->group * (kernel->maps / kernel->groups) + panel * PANEL;
   rabbet_winograd_tile_t tile = {.bias = kernel->bias + map,
                                  .finish = kernel->finish.of_sums};
-  for (int64_t t = 0; t < count; ++t) {
-    winograd_place_t place = winograd_place(s, first + t);
+  for (int64_t t = 0; t < block->count; ++t) {
+    winograd_place_t place = winograd_place(s, block->first + t);
     for (int i = 0; i < OUT * OUT; ++i) {
       int64_t row = place.row + i / OUT, column = place.column + i % OUT;
       bool inside = row < s->at.out[0] && column < s->at.out[1];
@@ -255,7 +275,7 @@ static void winograd_gather_tiles(const winograd_call_t* call, int64_t panel,
       tile.added[i] = inside && call->added ? call->added + at : NULL;
     }
     call->vectors->winograd_output(&tile, room->products + t * PANEL,
-                                   count * PANEL,
+                                   block->count * PANEL,
                                    rabbet_cpu_filters_width(kernel, panel));
   }
 }
@@ -270,13 +290,18 @@ static void winograd_range(void* context, int64_t begin, int64_t end) {
       .spread = (float*)(void*)(slot + s->spread),
       .products = (float*)(void*)(slot + s->products)};
   for (int64_t i = begin; i < end; ++i) {
-    int64_t first = i / s->parts * s->block, part = i % s->parts;
-    int64_t count = rabbet_min_i64(s->block, s->tiles - first);
-    winograd_spread_tiles(call, first, count, &room);
-    for (int64_t panel = panels * part / s->parts;
-         panel < panels * (part + 1) / s->parts; ++panel) {
-      winograd_multiply(call, panel, count, &room);
-      winograd_gather_tiles(call, panel, first, count, &room);
+    int64_t share = i % s->shares, item = i / s->shares;
+    // Blocks of a group one after another: its matrices stay in a cache.
+    int64_t first = item % s->blocks * s->block;
+    const winograd_block_t block = {
+        .first = first,
+        .count = rabbet_min_i64(s->block, s->tiles - first),
+        .group = item / s->blocks};
+    winograd_spread_tiles(call, &block, &room);
+    for (int64_t panel = panels * share / s->shares;
+         panel < panels * (share + 1) / s->shares; ++panel) {
+      winograd_multiply(call, &block, panel, &room);
+      winograd_gather_tiles(call, &block, panel, &room);
     }
   }
 }
@@ -295,7 +320,8 @@ static rabbet_status_t cpu_winograd_enqueue(rabbet_kernel_t* base,
           rabbet_cpu_finish_added(kernel->node.group, &kernel->finish, call),
       .y = call->outputs[0],
       .workspace = workspace};
-  rabbet_cpu_parallel(state->blocks * state->parts, 1, winograd_range, &run);
+  rabbet_cpu_parallel(state->blocks * kernel->groups * state->shares, 1,
+                      winograd_range, &run);
   return rabbet_ok();
 }
 
