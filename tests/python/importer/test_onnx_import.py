@@ -147,6 +147,17 @@ DYNAMIC = {
         y = Mul(x, e) }""",
     "expand_ones": """graph (float[n,3,h,w] x) => (float[n,3,h,w] y) {
         one = Constant<value_ints=[1,3,1,1]>()  y = Expand(x, one) }""",
+    # A product sums over repetitions along its last axes: they are no copies to drop.
+    "product_of_filled": """graph (float[n,3,h,w] x) => (float[n,2,5] y, float[n,2,4] z) {
+        b = Shape<start=0, end=1>(x)  ac = Constant<value_ints=[2,3]>()
+        as = Concat<axis=0>(b, ac)  a = ConstantOfShape<value = float[1] {1.5}>(as)
+        k = Constant<value = float[3,5] {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6}>()
+        p = MatMul(a, k)
+        ec = Constant<value_ints=[3,4]>()  es = Concat<axis=0>(b, ec)
+        ev = Constant<value_float=0.5>()  e = Expand(ev, es)  q = MatMul(a, e)
+        m = ReduceMean<axes=[1,2,3], keepdims=0>(x)
+        ua = Constant<value_ints=[1,2]>()  u = Unsqueeze(m, ua)
+        y = Add(p, u)  z = Add(q, u) }""",
     "tile": """graph (float[n,3,h,w] x) => (float[n,3,a,b] y) {
         r = Constant<value_ints=[1,1,2,3]>()  y = Tile(x, r) }""",
     "pad_wrap": """graph (float[n,3,h,w] x) => (float[n,3,a,b] y) {
