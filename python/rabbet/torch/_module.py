@@ -23,6 +23,7 @@ from ._complex import Pair
 from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
 from ._translate import RefusedNodeError, Translation, refusal, tables
+from ._vision import exportable
 from ._whole_layers import WholeLayers
 
 _SUFFIX = ".torch"
@@ -233,7 +234,7 @@ def _exported(
             f"{type(args).__name__}"
         )
     _refuse_repeated((args or (), kwargs or {}))
-    with WholeLayers():
+    with WholeLayers(), exportable():
         return torch.export.export(
             module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
         )

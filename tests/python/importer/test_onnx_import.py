@@ -153,8 +153,10 @@ DYNAMIC = {
         as = Concat<axis=0>(b, ac)  a = ConstantOfShape<value = float[1] {1.5}>(as)
         k = Constant<value = float[3,5] {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6}>()
         p = MatMul(a, k)
+        dv = Constant<value = float[2,1] {0.5, 0.25}>()  d = Expand(dv, as)
         ec = Constant<value_ints=[3,4]>()  es = Concat<axis=0>(b, ec)
-        ev = Constant<value_float=0.5>()  e = Expand(ev, es)  q = MatMul(a, e)
+        ev = Constant<value = float[1,4] {1,2,3,4}>()  e = Expand(ev, es)
+        q = MatMul(d, e)
         m = ReduceMean<axes=[1,2,3], keepdims=0>(x)
         ua = Constant<value_ints=[1,2]>()  u = Unsqueeze(m, ua)
         y = Add(p, u)  z = Add(q, u) }""",
