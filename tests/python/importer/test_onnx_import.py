@@ -581,3 +581,20 @@ def test_names_that_stand_for_unknown_dimensions(name: str) -> None:
     compiled = rabbet.compile(model, device="cpu", shapes=shapes)
     value = np.random.default_rng(0).standard_normal((2, 3, 5, 11)).astype(np.float32)
     np.testing.assert_array_equal(compiled(value), np.maximum(value, 0))
+
+
+def test_a_tensor_that_is_an_output_twice() -> None:
+    """torch's exporters write so what a module returns twice."""
+    float32 = TensorProto.FLOAT
+    x, *outputs = (
+        helper.make_tensor_value_info(name, float32, [2, 3]) for name in "xyzyxy"
+    )
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+    graph = helper.make_graph(nodes, "g", [x], outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    value = numbers(2, 3)
+    found = rabbet.compile(model, device="cpu").run({"x": value})
+    assert list(found) == ["y", "z", "y.output2", "x.output", "y.output3"]
+    y = np.maximum(value, 0)
+    for got, want in zip(found.values(), (y, -y, y, value, y), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
