@@ -118,7 +118,7 @@ def _multiscale_roi_align(
     return result
 
 
-_REPLACED = {
+_REPLACED: dict[str, dict[str, Any]] = {
     "torchvision.ops.boxes": {"batched_nms": _batched_nms},
     "torchvision.ops.poolers": {"_multiscale_roi_align": _multiscale_roi_align},
 }
