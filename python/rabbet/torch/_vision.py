@@ -118,9 +118,36 @@ def _multiscale_roi_align(
     return result
 
 
+def _paste_masks_in_image(
+    masks: Any, boxes: Any, img_shape: Any, padding: Any = 1
+) -> Any:
+    """Each mask, resized to its box, in an empty image. Rows and columns are sums of those of
+    the mask, with the weights of a bilinear resize."""
+    from torchvision.models.detection.roi_heads import expand_boxes, expand_masks
+
+    masks, scale = expand_masks(masks, padding=padding)
+    boxes = expand_boxes(boxes, scale).to(dtype=torch.int64)
+    sums = []
+    for axis, extent in enumerate(img_shape):  # of rows, of columns
+        first, last = boxes[:, 1 - axis, None], boxes[:, 3 - axis, None]
+        place = torch.arange(extent, device=boxes.device)[None]
+        count = masks.shape[2 + axis]
+        length = (last - first + 1).clamp(min=1)
+        source = (place - first + 0.5).to(masks.dtype) * (count / length) - 0.5
+        apart = source.clamp(0, count - 1)[:, :, None] - torch.arange(
+            count, device=boxes.device
+        )
+        inside = ((first <= place) & (place <= last))[:, :, None]
+        sums.append((1 - apart.abs()).clamp(min=0) * inside)
+    return sums[0][:, None] @ masks @ sums[1][:, None].transpose(2, 3)
+
+
 _REPLACED: dict[str, dict[str, Any]] = {
     "torchvision.ops.boxes": {"batched_nms": _batched_nms},
     "torchvision.ops.poolers": {"_multiscale_roi_align": _multiscale_roi_align},
+    "torchvision.models.detection.roi_heads": {
+        "paste_masks_in_image": _paste_masks_in_image
+    },
 }
 
 

@@ -266,3 +266,47 @@ def test_suppression_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batched_nms.__code__ is code
     with _vision.exportable():
         assert batched_nms.__code__ is not code
+
+
+def pasted(masks: Any, boxes: Any, height: int, width: int) -> Any:
+    """Each mask, padded by a pixel, resized to its box; one by one."""
+    out = torch.zeros(len(masks), 1, height, width)
+    for mask, (left, top, right, bottom), plane in zip(
+        masks, boxes, out[:, 0], strict=True
+    ):
+        size = (max(bottom - top + 1, 1), max(right - left + 1, 1))
+        image = nn.functional.interpolate(mask[None], size=size, mode="bilinear")[0, 0]
+        rows, columns = slice(max(top, 0), bottom + 1), slice(max(left, 0), right + 1)
+        part = plane[rows, columns]
+        part += image[max(-top, 0) :, max(-left, 0) :][: part.shape[0], : part.shape[1]]
+    return out
+
+
+def test_masks_in_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchvision pastes masks one by one, which an export of any number of them cannot."""
+    heads = types.ModuleType("torchvision.models.detection.roi_heads")
+    heads.__dict__.update(
+        expand_masks=lambda masks, padding: (
+            nn.functional.pad(masks, (padding,) * 4),
+            1.5,
+        ),
+        expand_boxes=lambda boxes, scale: boxes * scale,
+    )
+    parts = heads.__name__.split(".")
+    for end in range(1, len(parts)):
+        name = ".".join(parts[:end])
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, heads.__name__, heads)
+    boxes = torch.tensor([[1.0, 2, 7, 5], [-3, -2, 4, 30], [3, 3, 3, 3], [0, 8, 30, 9]])
+    torch.manual_seed(0)
+    masks = torch.rand(4, 1, 6, 6)
+    model = compiled(
+        lambda masks, boxes: _vision._paste_masks_in_image(masks, boxes, (14, 17)),
+        masks, boxes, axes=[[0], [0]],
+    )  # fmt: skip
+    for count in (4, 1):
+        padded = nn.functional.pad(masks[:count], (1,) * 4)
+        expected = pasted(padded, (boxes * 1.5).long().tolist()[:count], 14, 17)
+        torch.testing.assert_close(
+            model(masks[:count], boxes[:count]), expected, atol=1e-5, rtol=1e-5
+        )
