@@ -57,8 +57,8 @@ static bool expansion_passes(const rabbet_ir_node_t* node, int32_t axis,
   return true;
 }
 
-// Whether the layer takes `source` for `value`: a product sums over the last axes
-// of its operands, or has a row for each position there.
+// Whether the layer takes `source` for `value`: a product sums over the last
+// axes of its operands, or has a row for each position there.
 static bool expansion_is_taken(const rabbet_ir_node_t* node,
                                const rabbet_ir_value_t* value,
                                const rabbet_ir_value_t* source) {

@@ -111,23 +111,6 @@ def kept_of(boxes: Any, scores: Any, threshold: float) -> list[int]:
     return kept
 
 
-def test_nms() -> None:
-    def function(boxes: Any, scores: Any) -> Any:
-        kept = torch.ops.torchvision.nms(boxes, scores, 0.3)
-        return kept, boxes[kept] * 2
-
-    model = None
-    for count in (20, 7, 1):
-        boxes = boxes_of(count, count)
-        scores = np.random.default_rng(count).random(count, np.float32)
-        args = torch.from_numpy(boxes), torch.from_numpy(scores)
-        model = model or compiled(function, *args, axes=[[0], [0]])
-        kept, doubled = model(*args)
-        expected = kept_of(boxes, scores, 0.3)
-        assert kept.tolist() == expected
-        np.testing.assert_array_equal(doubled.numpy(), boxes[expected] * 2)
-
-
 def sampled(plane: Any, y: float, x: float) -> float:
     """A value between four pixels."""
     (height, width), total = plane.shape, 0.0
@@ -178,56 +161,60 @@ def pooled_regions(x: Any, rois: Any, scale: float) -> Any:
     return out
 
 
-@pytest.mark.parametrize("kind", ["align", "align_half", "pool"])
-def test_regions(kind: str) -> None:
-    def function(x: Any, rois: Any) -> Any:
-        if kind == "pool":
-            return torch.ops.torchvision.roi_pool(x, rois, 0.5, 2, 3)[0]
-        return torch.ops.torchvision.roi_align(
-            x, rois, 0.5, 2, 3, 2, kind == "align_half"
-        )
-
-    model = None
-    for count, side in ((4, 7), (2, 8)):
-        x = np.random.default_rng(count).standard_normal((2, 2, side, side), np.float32)
-        images = np.arange(count, dtype=np.float32)[:, None] % 2
-        rois = np.concatenate([images, boxes_of(count, count)], 1)
-        args = torch.from_numpy(x), torch.from_numpy(rois)
-        model = model or compiled(function, *args, axes=[[2, 3], [0]])
-        if kind == "pool":
-            expected = pooled_regions(x, rois, 0.5)
-        else:
-            expected = aligned_regions(x, rois, 0.5, 2, kind == "align_half")
-        np.testing.assert_allclose(model(*args).numpy(), expected, atol=1e-5)
+def deformed(x: Any, weight: Any, bias: Any, mask: Any) -> Any:
+    """A convolution that reads a row below and two columns before, and weighs what it reads."""
+    moved = nn.functional.pad(x, (3, -1, 0, 2))
+    plain = nn.functional.conv2d(moved, weight)
+    return plain * mask + bias[:, None, None]
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_deformed_convolution(masked: bool) -> None:
-    """Whole offsets move the image, and a mask weighs what is read."""
+def test_operators() -> None:
+    """In one module, as torch takes seconds to export each."""
+    ops = torch.ops.torchvision
     torch.manual_seed(0)
     weight, bias = torch.randn(3, 2, 3, 3), torch.randn(3)
 
-    def function(x: Any, offset: Any, mask: Any) -> Any:
-        return torch.ops.torchvision.deform_conv2d(
-            x, weight, offset, mask, bias, 1, 1, 1, 1, 1, 1, 1, 1, masked
-        )
+    def function(
+        boxes: Any, scores: Any, x: Any, rois: Any, offset: Any, mask: Any
+    ) -> Any:
+        kept = ops.nms(boxes, scores, 0.3)
+        return (
+            kept, boxes[kept] * 2,
+            ops.roi_align(x, rois, 0.5, 2, 3, 2, False),
+            ops.roi_align(x, rois, 0.5, 2, 3, 2, True),
+            ops.roi_pool(x, rois, 0.5, 2, 3)[0],
+            ops.deform_conv2d(
+                x, weight, offset, mask, bias, 1, 1, 1, 1, 1, 1, 1, 1, True),
+            ops.deform_conv2d(
+                x, weight, offset, mask, bias, 1, 1, 1, 1, 1, 1, 1, 1, False),
+        )  # fmt: skip
 
     model = None
-    for batch in (2, 3):
-        x = torch.randn(batch, 2, 5, 6)
-        offset = (
-            torch.tensor([1.0, -2.0])
-            .repeat(9)[None, :, None, None]
-            .repeat(batch, 1, 5, 6)
-        )
-        mask = torch.rand(batch, 1, 5, 6).repeat(1, 9, 1, 1)
-        model = model or compiled(function, x, offset, mask, axes=[[0], [0], [0]])
-        moved = nn.functional.pad(x, (3, -1, 0, 2))
-        plain = nn.functional.conv2d(moved, weight)
-        expected = plain * (mask[:, :1] if masked else 1) + bias[:, None, None]
-        torch.testing.assert_close(
-            model(x, offset, mask), expected, atol=1e-4, rtol=1e-4
-        )
+    for count, regions, batch, side in ((20, 4, 2, 7), (7, 2, 3, 8), (1, 1, 2, 7)):
+        boxes, rng = boxes_of(count, count), np.random.default_rng(count)
+        scores = rng.random(count, np.float32)
+        x = rng.standard_normal((batch, 2, side, side), np.float32)
+        images = np.arange(regions, dtype=np.float32)[:, None] % batch
+        rois = np.concatenate([images, boxes_of(regions, regions)], 1)
+        offset = np.array([1, -2] * 9, np.float32)[:, None, None]
+        offset = np.tile(offset, (batch, 1, side, side))
+        mask = np.tile(rng.random((batch, 1, side, side), np.float32), (1, 9, 1, 1))
+        args = tuple(map(torch.from_numpy, (boxes, scores, x, rois, offset, mask)))
+        axes = [[0], [0], [0, 2, 3], [0], [0, 2, 3], [0, 2, 3]]
+        model = model or compiled(function, *args, axes=axes)
+        kept, doubled, *rest = (each.numpy() for each in model(*args))
+        best = kept_of(boxes, scores, 0.3)
+        assert kept.tolist() == best
+        np.testing.assert_array_equal(doubled, boxes[best] * 2)
+        expected = [
+            aligned_regions(x, rois, 0.5, 2, False),
+            aligned_regions(x, rois, 0.5, 2, True),
+            pooled_regions(x, rois, 0.5),
+            deformed(args[2], weight, bias, args[5][:, :1]).numpy(),
+            deformed(args[2], weight, bias, 1).numpy(),
+        ]
+        for found, correct in zip(rest, expected, strict=True):
+            np.testing.assert_allclose(found, correct, atol=1e-4)
 
 
 def test_suppression_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
