@@ -598,3 +598,24 @@ def test_a_tensor_that_is_an_output_twice() -> None:
     y = np.maximum(value, 0)
     for got, want in zip(found.values(), (y, -y, y, value, y), strict=True):
         np.testing.assert_array_equal(np.asarray(got), want)
+
+
+@pytest.mark.parametrize("sizes", [
+    "s = Constant<value_ints=[2,1]>()",
+    "n = Shape<start=0, end=1>(x)  two = Constant<value_ints=[2]>()  h = Div(n, two)"
+    "  s = Concat<axis=0>(h, h)",
+], ids=["fixed", "computed"])  # fmt: skip
+def test_parts_that_leave_a_rest(sizes: str) -> None:
+    """Exporters write the sizes of their example's parts, which cut off the rest of others."""
+    model = model_of(
+        "graph (float[n,4] x) => (float[a,4] y, float[b,4] z) "
+        f"{{ {sizes}  y, z = Split<axis=0>(x, s) }}")
+    compiled = rabbet.compile(model, device="cpu", shapes={"x": ((1, 4), (4, 4), (6, 4))})
+    right, wrong = ((3,), (2, 5)) if "value_ints=[2,1]" in sizes else ((4, 2), (3,))
+    for rows in right:
+        x = numbers(rows, 4)
+        y, z = compiled(x)
+        np.testing.assert_array_equal(np.concatenate([y, z]), x)
+    for rows in wrong:
+        with pytest.raises(rabbet.FailedPreconditionError, match="do not add up to axis 0 of 'x'"):
+            compiled(numbers(rows, 4))
