@@ -116,7 +116,8 @@ LIMITS = {
     "com.microsoft.MoE": "no sparse mixer; with `swiglu`, or `silu` and fc3, only chosen experts "
     "are computed, else all",
     "com.microsoft.QMoE": "constant weights of 2, 4 or 8 bits (`quant_type` int), dequantized at "
-    "import; else as MoE",
+    "import; else as MoE (ONNX Runtime's CPU kernel does as with `normalize_routing_weights` 1 "
+    "without it, too)",
     "rabbet.GroupedMatMul": "of rabbet.torch: rows, the matrix of each row, matrices; a row whose "
     "matrix does not exist becomes 0",
     **{

@@ -321,9 +321,9 @@ static rabbet_status_t onnx_mark_output(rabbet_onnx_scope_t* scope,
 // The tensors of a sequence are outputs each: NAME[0], NAME[1], ...; if a run
 // tells their number, one output stacks them.
 static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
-                                       const char* name) {
+                                       const char* value, const char* name) {
   rabbet_tensor_t* tensor;
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(scope, name, &tensor));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(scope, value, &tensor));
   const rabbet_onnx_list_t* list = rabbet_onnx_list(tensor);
   if (!list) return onnx_mark_output(scope, name, tensor);
   if (list->is_optional)
@@ -347,6 +347,26 @@ static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
   return rabbet_ok();
 }
 
+// The name of output `i`: exporters of torch list a tensor twice that the
+// module returns twice.
+static rabbet_status_t onnx_name_output(rabbet_onnx_scope_t* scope,
+                                        const Onnx__GraphProto* graph, size_t i,
+                                        const char** out_name) {
+  size_t count = 1;
+  *out_name = graph->output[i]->name;
+  for (size_t k = 0; k < i; ++k)
+    count += strcmp(graph->output[k]->name, *out_name) == 0;
+  if (count == 1) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&scope->importer->arena, out_name,
+                                             "%s.output%zu",
+                                             graph->output[i]->name, count));
+  rabbet_log(scope->importer->network->logger, RABBET_SEVERITY_WARNING,
+             "the model has '%s' as an output %zu times; output %zu is called "
+             "'%s'",
+             graph->output[i]->name, count, i, *out_name);
+  return rabbet_ok();
+}
+
 static rabbet_status_t onnx_add_outputs(rabbet_onnx_scope_t* scope,
                                         const Onnx__GraphProto* graph) {
   if (graph->n_output == 0) {
@@ -359,7 +379,9 @@ static rabbet_status_t onnx_add_outputs(rabbet_onnx_scope_t* scope,
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "output %zu of the graph has no name", i);
     }
-    rabbet_status_t status = onnx_add_output(scope, name);
+    const char* given;
+    RABBET_RETURN_IF_ERROR(onnx_name_output(scope, graph, i, &given));
+    rabbet_status_t status = onnx_add_output(scope, name, given);
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "output '%s'", name));
   }
   return rabbet_ok();

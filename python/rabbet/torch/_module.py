@@ -11,21 +11,30 @@ from typing import Any
 import sympy
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    uninteresting_files,
+)
 from torch.utils import _pytree as pytree
 
 from .._errors import Error, InvalidArgumentError, UnsupportedError
 from .._model import Model
 from .._profiles import range_of
-from . import _guards
+from . import _guards, _whole_layers
 from ._building import Range, RefusedPartError, bounds, build
 from ._checks import Checks
 from ._complex import Pair
 from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
 from ._translate import RefusedNodeError, Translation, refusal, tables
+from ._vision import exportable
 from ._whole_layers import WholeLayers
 
 _SUFFIX = ".torch"
+
+# torch names the innermost line of Python that asks for a size: the module's, not ours, through
+# which all its calls go.
+uninteresting_files().add(_whole_layers.__file__)
 
 # Structures of arguments and results in a convention.
 _TREES = ("tree", "result_tree")
@@ -233,10 +242,18 @@ def _exported(
             f"{type(args).__name__}"
         )
     _refuse_repeated((args or (), kwargs or {}))
-    with WholeLayers():
-        return torch.export.export(
-            module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
+    try:
+        with WholeLayers(), exportable():
+            return torch.export.export(
+                module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
+    except GuardOnDataDependentSymNode as error:
+        error.add_note(
+            "compile: the module's Python code asks for a number that only data tells, which "
+            "no plan can answer; torch.compile(module, backend='rabbet') compiles what lies "
+            "before and behind that line, and leaves it to Python"
         )
+        raise
 
 
 def _tensors_of(module: Any) -> Iterable[torch.Tensor]:

@@ -20,6 +20,7 @@ from . import (
     _recurrent,
     _reductions,
     _shapes,
+    _vision,
 )
 from ._graph import HELD, ONNX_TYPES, Graph, Value, described, expression, extent_of
 from ._shapes import strided
@@ -27,7 +28,7 @@ from ._table import TABLE, Handler
 from ._views import order_in_memory, source_of
 
 # They fill TABLE.
-assert all((_caches, _layers, _pointwise, _recurrent, _reductions, _shapes))
+assert all((_caches, _layers, _pointwise, _recurrent, _reductions, _shapes, _vision))
 
 # Arguments that only place a tensor, or that the result in torch tells as well.
 _PLACING = {

@@ -57,6 +57,18 @@ static bool expansion_passes(const rabbet_ir_node_t* node, int32_t axis,
   return true;
 }
 
+// Whether the layer takes `source` for `value`: a product sums over the last
+// axes of its operands, or has a row for each position there.
+static bool expansion_is_taken(const rabbet_ir_node_t* node,
+                               const rabbet_ir_value_t* value,
+                               const rabbet_ir_value_t* source) {
+  int32_t rank = value->shape.rank;
+  if (!rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY)) return true;
+  for (int32_t i = rank > 2 ? rank - 2 : 0; i < rank; ++i)
+    if (source->shape.d[i] != value->shape.d[i]) return false;
+  return true;
+}
+
 // The layer's operands without their repetitions. False if one is no constant,
 // or none is repeated.
 static bool expansion_operands(const rabbet_ir_t* ir,
@@ -67,6 +79,7 @@ static bool expansion_operands(const rabbet_ir_t* ir,
     const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
     const rabbet_ir_value_t* source =
         input ? expansion_source(ir, input) : NULL;
+    if (source && !expansion_is_taken(node, input, source)) source = NULL;
     inputs[i] = source ? source->id : node->inputs[i];
     any = any || source;
     if (input && !source && !expansion_is_fixed(ir, input, MOST_LAYERS))

@@ -220,6 +220,33 @@ static void onnx_check_parts(rabbet_onnx_node_t* node,
                    node->output_count);
 }
 
+// Fails runs in which the parts end before or behind the end of the axis: sizes
+// that an exporter wrote for its example cut off the rest of a larger one.
+static void onnx_split_demand(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                              int axis, rabbet_onnx_index_t end) {
+  rabbet_onnx_index_t extent = rabbet_onnx_extent(node, x, axis);
+  const char* message = NULL;
+  if (!rabbet_onnx_ok(node) || end.tensor == extent.tensor) return;
+  if (!end.tensor) {
+    rabbet_onnx_index_t swapped = end;
+    end = extent;
+    extent = swapped;
+  }
+  rabbet_onnx_fail(
+      node, rabbet_arena_printf(
+                &node->importer->arena, &message,
+                "the sizes of 'split' of node '%s' do not add up to axis %d of "
+                "'%s'",
+                node->name, axis, rabbet_tensor_name(x)));
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_tensor_t* same =
+      extent.tensor
+          ? rabbet_onnx_binary(node, "EQUAL", end.tensor, extent.tensor)
+          : rabbet_onnx_with_number(node, "EQUAL", end.tensor,
+                                    (double)extent.value);
+  rabbet_onnx_assert(node, same, message);
+}
+
 static void onnx_import_split(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
@@ -241,6 +268,9 @@ static void onnx_import_split(rabbet_onnx_node_t* node) {
     if (!rabbet_onnx_wants(node, i)) continue;
     node->outputs[i] = rabbet_onnx_slice(node, x, &slice);
   }
+  if (rabbet_onnx_input(node, 1) ||
+      rabbet_onnx_attr_ints(node, "split").present)
+    onnx_split_demand(node, x, axis, at);
 }
 
 static void onnx_import_concat(rabbet_onnx_node_t* node) {

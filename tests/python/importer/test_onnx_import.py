@@ -147,6 +147,19 @@ DYNAMIC = {
         y = Mul(x, e) }""",
     "expand_ones": """graph (float[n,3,h,w] x) => (float[n,3,h,w] y) {
         one = Constant<value_ints=[1,3,1,1]>()  y = Expand(x, one) }""",
+    # A product sums over repetitions along its last axes: they are no copies to drop.
+    "product_of_filled": """graph (float[n,3,h,w] x) => (float[n,2,5] y, float[n,2,4] z) {
+        b = Shape<start=0, end=1>(x)  ac = Constant<value_ints=[2,3]>()
+        as = Concat<axis=0>(b, ac)  a = ConstantOfShape<value = float[1] {1.5}>(as)
+        k = Constant<value = float[3,5] {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6}>()
+        p = MatMul(a, k)
+        dv = Constant<value = float[2,1] {0.5, 0.25}>()  d = Expand(dv, as)
+        ec = Constant<value_ints=[3,4]>()  es = Concat<axis=0>(b, ec)
+        ev = Constant<value = float[1,4] {1,2,3,4}>()  e = Expand(ev, es)
+        q = MatMul(d, e)
+        m = ReduceMean<axes=[1,2,3], keepdims=0>(x)
+        ua = Constant<value_ints=[1,2]>()  u = Unsqueeze(m, ua)
+        y = Add(p, u)  z = Add(q, u) }""",
     "tile": """graph (float[n,3,h,w] x) => (float[n,3,a,b] y) {
         r = Constant<value_ints=[1,1,2,3]>()  y = Tile(x, r) }""",
     "pad_wrap": """graph (float[n,3,h,w] x) => (float[n,3,a,b] y) {
@@ -568,3 +581,41 @@ def test_names_that_stand_for_unknown_dimensions(name: str) -> None:
     compiled = rabbet.compile(model, device="cpu", shapes=shapes)
     value = np.random.default_rng(0).standard_normal((2, 3, 5, 11)).astype(np.float32)
     np.testing.assert_array_equal(compiled(value), np.maximum(value, 0))
+
+
+def test_a_tensor_that_is_an_output_twice() -> None:
+    """torch's exporters write so what a module returns twice."""
+    float32 = TensorProto.FLOAT
+    x, *outputs = (
+        helper.make_tensor_value_info(name, float32, [2, 3]) for name in "xyzyxy"
+    )
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+    graph = helper.make_graph(nodes, "g", [x], outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    value = numbers(2, 3)
+    found = rabbet.compile(model, device="cpu").run({"x": value})
+    assert list(found) == ["y", "z", "y.output2", "x.output", "y.output3"]
+    y = np.maximum(value, 0)
+    for got, want in zip(found.values(), (y, -y, y, value, y), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
+
+
+@pytest.mark.parametrize("sizes", [
+    "s = Constant<value_ints=[2,1]>()",
+    "n = Shape<start=0, end=1>(x)  two = Constant<value_ints=[2]>()  h = Div(n, two)"
+    "  s = Concat<axis=0>(h, h)",
+], ids=["fixed", "computed"])  # fmt: skip
+def test_parts_that_leave_a_rest(sizes: str) -> None:
+    """Exporters write the sizes of their example's parts, which cut off the rest of others."""
+    model = model_of(
+        "graph (float[n,4] x) => (float[a,4] y, float[b,4] z) "
+        f"{{ {sizes}  y, z = Split<axis=0>(x, s) }}")
+    compiled = rabbet.compile(model, device="cpu", shapes={"x": ((1, 4), (4, 4), (6, 4))})
+    right, wrong = ((3,), (2, 5)) if "value_ints=[2,1]" in sizes else ((4, 2), (3,))
+    for rows in right:
+        x = numbers(rows, 4)
+        y, z = compiled(x)
+        np.testing.assert_array_equal(np.concatenate([y, z]), x)
+    for rows in wrong:
+        with pytest.raises(rabbet.FailedPreconditionError, match="do not add up to axis 0 of 'x'"):
+            compiled(numbers(rows, 4))

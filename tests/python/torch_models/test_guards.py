@@ -342,3 +342,17 @@ def test_arguments_that_nothing_reads_are_no_inputs() -> None:
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
     assert names == ["x", "output"]
     torch.testing.assert_close(found(torch.ones(5, 2), torch.ones(5)), torch.full((5, 2), 2.0))
+
+
+def test_a_question_that_only_data_answers() -> None:
+    """torch names the module's line, and Rabbet what can be done."""
+
+    class Asks(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            found = torch.nonzero(x)
+            return found if found.numel() == 0 else x + 1
+
+    with pytest.raises(Exception, match="data-dependent") as caught:
+        trt.compile(Asks(), (torch.ones(3),), device="cpu")
+    assert "test_guards.py" in str(caught.value).partition("Caused by")[2].splitlines()[0]
+    assert any("only data tells" in note for note in caught.value.__notes__)
