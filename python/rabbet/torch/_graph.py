@@ -162,6 +162,8 @@ class Graph:
         # Symbols that only multiples tell: the tensor's extent is a * symbol + b.
         self.derived: dict[sympy.Symbol, tuple[str, int, int, int]] = {}
         self.missing: Callable[[sympy.Expr], str] = _no_such_symbol
+        # Random numbers, by kind, type, shape and parameters.
+        self.draw: Callable[[str, Any, Any, Sequence[Any]], str] = _no_random_numbers
 
     # ---- Types ----
 
@@ -553,6 +555,10 @@ _CONDITIONS: dict[Any, str] = {
 
 def _no_such_symbol(symbol: sympy.Expr) -> str:
     raise UnsupportedError(f"no input's shape tells the size '{symbol}'")
+
+
+def _no_random_numbers(*args: Any) -> str:
+    raise UnsupportedError("random numbers, which torch draws")
 
 
 def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:

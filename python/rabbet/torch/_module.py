@@ -18,10 +18,11 @@ from .._model import Model
 from .._profiles import range_of
 from . import _guards
 from ._building import Range, RefusedPartError, bounds, build
-from ._checks import Checks
+from ._checks import Checks, size_of
 from ._complex import Pair
 from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
+from ._random import draw
 from ._translate import RefusedNodeError, Translation, refusal, tables
 from ._whole_layers import WholeLayers
 
@@ -92,6 +93,8 @@ class TorchModel:
         return pytree.tree_unflatten(results, self._result_tree)
 
     def _read(self, leaves: Sequence[Any], kind: str, which: Any, cast: str | None) -> Any:
+        if kind == "random":
+            return self._drawn(leaves, which, cast)
         value = self.buffers[which] if kind == "buffer" else leaves[which]
         if not isinstance(value, torch.Tensor):
             value = torch.tensor(value)
@@ -105,6 +108,12 @@ class TorchModel:
         if given.is_complex:
             return torch.view_as_real(value.resolve_conj())
         return value.to(HELD[given])
+
+    def _drawn(self, leaves: Sequence[Any], wanted: Any, cast: str | None) -> torch.Tensor:
+        """Random numbers of this call."""
+        sizes = {name: size_of(leaves[leaf], axis) for name, (leaf, axis) in wanted["sizes"].items()}
+        found = draw(wanted, sizes, self._runs.model().engine.device or "cpu")
+        return found.to(HELD[found.dtype]) if cast else found
 
     def _flattened(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
         """Leaves of the arguments, checked against those of the example."""
@@ -287,6 +296,7 @@ class _Program:
         self.symbols: dict[Any, int] = {}
         self.buffers: dict[str, torch.Tensor] = {}
         specs = self.signature.output_specs
+        self.graph.draw = self._draw
         self.changed = {spec.target for spec in specs if spec.kind in _OF_STATE}
 
     # ---- Inputs ----
@@ -387,6 +397,20 @@ class _Program:
         self.numbers[name] = symbol
         self.symbols[symbol] = value.node.hint
         self.inputs.append(["leaf", index, None])
+
+    def _draw(self, kind: str, dtype: Any, shape: Any, parameters: Sequence[Any]) -> str:
+        """Random numbers are an input, which the model draws in each call."""
+        if self.graph.part:
+            raise UnsupportedError("random numbers in a branch or loop")
+        trees, sizes = self.conditions.sizes_of(shape)
+        name = self.graph.input(self.graph.origin, dtype, shape)
+        wanted = {
+            "kind": kind, "dtype": str(dtype).removeprefix("torch."), "shape": trees,
+            "parameters": list(parameters), "sizes": sizes,
+        }  # fmt: skip
+        self.shapes[name] = name.shape
+        self.inputs.append(["random", wanted, self.graph.held(dtype)])
+        return name
 
     def ranges(self) -> dict[Any, Range]:
         """The range of each symbol."""

@@ -816,23 +816,24 @@ def _copy(g: Graph, out: Any, x: Value, src: Value, *args: Any) -> str:
 # ---- New tensors ----
 
 
-def _filled(g: Graph, value: Any, out: Any) -> str:
+def filled(g: Graph, value: Any, out: Any) -> str:
+    """A tensor of one number."""
     one = g.to(value, out.dtype)
     return g.op("Expand", one, g.ints(list(out.shape))) if out.ndim else one
 
 
 @aten("full.default", "full_like.default", "fill.Scalar", "fill.Tensor")
 def _full_of(g: Graph, out: Any, like: Any, value: Any, **kwargs: Any) -> str:
-    return _filled(g, value, out)
+    return filled(g, value, out)
 
 
 @aten("new_full.default")
 def _new_full(g: Graph, out: Any, x: Any, size: Any, value: Any, **kwargs: Any) -> str:
-    return _filled(g, value, out)
+    return filled(g, value, out)
 
 
 def _of_number(number: int) -> Any:
-    return lambda g, out, *args, **kwargs: _filled(g, number, out)
+    return lambda g, out, *args, **kwargs: filled(g, number, out)
 
 
 # Memory that nothing was written to has any values, so zero.

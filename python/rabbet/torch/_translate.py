@@ -16,10 +16,14 @@ from . import (
     _complex,
     _control,
     _layers,
+    _linalg,
     _pointwise,
+    _quantized,
+    _random,
     _recurrent,
     _reductions,
     _shapes,
+    _special,
 )
 from ._graph import HELD, ONNX_TYPES, Graph, Value, described, expression, extent_of
 from ._shapes import strided
@@ -27,7 +31,8 @@ from ._table import TABLE, Handler
 from ._views import order_in_memory, source_of
 
 # They fill TABLE.
-assert all((_caches, _layers, _pointwise, _recurrent, _reductions, _shapes))
+assert all((_caches, _layers, _linalg, _pointwise, _quantized, _random, _recurrent))
+assert all((_reductions, _shapes, _special))
 
 # Arguments that only place a tensor, or that the result in torch tells as well.
 _PLACING = {
