@@ -505,6 +505,11 @@ class _Program:
             self.translation.add_output("change", value)
             changes.append([kind, which, count])
             count += 1
+        if not count:  # arguments are the results, and a plan has an output
+            values = map(self.translation.values.get, leaf_of)
+            for value in (v for v in values if isinstance(v, (Value, Pair))):
+                self.translation.add_output("output", value)
+                break
         return results, changes
 
     def _leaves_by_node(self) -> dict[Any, int]:
@@ -529,8 +534,9 @@ class _Program:
             self.translation.add_output("output", value)
             results.append(["output", count, self.graph.held(node.meta["val"].dtype)])
         else:
-            number = self.graph.scalar(value, torch.int64)
-            self.graph.output("output", number, torch.int64)
+            dtype = torch.float64 if isinstance(value, torch.SymFloat) else torch.int64
+            number = self.graph.scalar(value, dtype)
+            self.graph.output("output", number, dtype)
             results.append(["number", count, None])
         return count + 1
 

@@ -311,8 +311,12 @@ class Translation:
             self.graph.numbers[symbol] = source
             self.values[node] = expr
             return
+        if isinstance(number, torch.SymFloat) and number.node.expr.is_Symbol:
+            self.graph.reals[number.node.expr] = source
+            self.values[node] = number
+            return
         if not isinstance(number, torch.SymInt) or not getattr(expr, "is_Symbol", False):
-            raise UnsupportedError("a number that data tells, and which is no integer")
+            raise UnsupportedError("a condition that data tells")
         self.graph.numbers[expr] = source
         self.values[node] = expr
 
