@@ -479,7 +479,7 @@ def _as_vector(g: Graph, x: Any, extent: Any, fill: float, dtype: Any) -> str:
 def _softmax(g: Graph, out: Any, x: Value, dim: int, *args: Any, **kwargs: Any) -> str:
     value = g.to(x, out.dtype)
     if x.rank == 0:
-        return g.op("Div", value, value)
+        return g.op("Exp", g.op("Sub", value, value))
     return g.op("Softmax", value, axis=axis_of(dim, x.rank))
 
 
@@ -795,12 +795,14 @@ def _by_products(g: Graph, out: Any, x: Value, mode: str) -> str:
     if not all(isinstance(n, int) for n in extents):
         refuse("antialias with align_corners of sizes that vary")
     tall, wide, rows, columns = extents
+    if (tall, rows) == (1, 1) or (wide, columns) == (1, 1):
+        refuse("antialias with align_corners of lines")  # whose step is 0 in torch
     kind = "bilinear" if mode == "linear" else "bicubic"
 
     def weights(extent: int, size: int) -> torch.Tensor:
         given = {"mode": kind, "align_corners": True, "antialias": True}
-        lines = torch.eye(extent)[None, :, :, None]
-        made = torch.nn.functional.interpolate(lines, (size, 1), **given)  # type: ignore[arg-type]
+        lines = torch.eye(extent)[None, :, :, None].repeat(1, 1, 1, 2)
+        made = torch.nn.functional.interpolate(lines, (size, 2), **given)  # type: ignore[arg-type]
         return made[0, :, :, 0].to(x.dtype)  # [extent, size]
 
     across = g.op("MatMul", x, g.literal(weights(wide, columns)))

@@ -1,8 +1,8 @@
 """Systems of linear equations, inverses and Cholesky's factors: loops over the columns of a
 matrix, of any size and any batch.
 
-A singular matrix gives infinities or NaN where torch raises an error. Decompositions whose
-loops end when they have converged (eigenvalues, singular values) are not written.
+Singular matrices fail the run, as in torch. Decompositions whose loops end when they have
+converged (eigenvalues, singular values) are not written.
 """
 
 from __future__ import annotations

@@ -45,6 +45,9 @@ _CHECKS = {
     "aten._assert_async.msg", "aten._assert_scalar.default", "aten.sym_constrain_range.default",
     "aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default",
 }  # fmt: skip
+# The check of a matrix, which torch keeps in its order by a token.
+_EFFECTS = "with_effects"
+_OF_MATRICES = "aten._linalg_check_errors.default"
 _ITEMS = {"aten._local_scalar_dense.default", "aten.item.default"}
 
 
@@ -134,6 +137,10 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
         return None
     if name in _ITEMS:
         return "a number that data tells"
+    if name == _EFFECTS:
+        held = str(node.args[1])
+        known = held in _CHECKS or held == _OF_MATRICES
+        return None if known else f"the effect of {held}"
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     types = [tensor.dtype for tensor in _tensors(values)]
     if any(dtype.is_complex for dtype in types):
@@ -177,6 +184,11 @@ class Translation:
     def _write(self, node: fx.Node) -> None:
         name = operator_name(node)
         if name in _CHECKS:
+            return
+        if name == _EFFECTS:
+            if str(node.args[1]) == _OF_MATRICES:
+                self._check_matrices(*map(self._value, node.args[2:4]))
+            self.values[node] = ["token"]
             return
         if node.target is operator.getitem:
             source: Any = node.args[0]
@@ -264,6 +276,16 @@ class Translation:
             whole = _complex.joined(self.graph, _complex.Pair(*parts))
             return self.graph.output(base, whole, parts[0].dtype)
         return self.graph.output(base, parts[0], value.dtype)
+
+    def _check_matrices(self, info: Value, what: str) -> None:
+        """Runs fail where torch raises an error: a matrix has no inverse, or no factor."""
+        if 0 in info.shape:
+            return
+        largest = self.graph.op("ReduceMax", info, keepdims=0) if info.rank else info
+        zero = self.graph.scalar(0, torch.int32)
+        holds = self.graph.op("Equal", largest, zero)
+        reason = "positive definite" if "cholesky" in what else "invertible"
+        self.graph.check(holds, f"{what}: the input matrix is not {reason}")
 
     def _strided(self, node: fx.Node) -> None:
         """Elements by their places in memory: that of what the tensor is a view of."""
