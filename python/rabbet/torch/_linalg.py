@@ -194,7 +194,7 @@ def _substituted(
     g: Graph, a: Value, b: Value, upper: bool, is_unit: bool = False
 ) -> str:
     """X of A X = B for a triangular A, whose other half is not read."""
-    n, dtype = a.shape[-1], a.dtype
+    n = a.shape[-1]
     half = g.op("Trilu", a, g.scalar(0, _INT64), upper=int(upper))
     rows = _last(g, _places(g, n))
     begin = Value.of(filled(g, 0, b), b)

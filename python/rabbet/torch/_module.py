@@ -111,7 +111,8 @@ class TorchModel:
 
     def _drawn(self, leaves: Sequence[Any], wanted: Any, cast: str | None) -> torch.Tensor:
         """Random numbers of this call."""
-        sizes = {name: size_of(leaves[leaf], axis) for name, (leaf, axis) in wanted["sizes"].items()}
+        places = wanted["sizes"].items()
+        sizes = {name: size_of(leaves[leaf], axis) for name, (leaf, axis) in places}
         found = draw(wanted, sizes, self._runs.model().engine.device or "cpu")
         return found.to(HELD[found.dtype]) if cast else found
 

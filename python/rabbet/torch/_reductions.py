@@ -375,7 +375,7 @@ def _mode(
         return [x, g.constant(0, _INT64)]
     axis = axis_of(dim, x.rank)
     extent = g.size(x.shape[axis])
-    least, places = g.ops("TopK", x, extent, count=2, axis=axis, largest=0, sorted=1)
+    least, _ = g.ops("TopK", x, extent, count=2, axis=axis, largest=0, sorted=1)
     rows, columns = (g.op("Unsqueeze", least, g.ints([axis + i])) for i in (0, 1))
     same = g.cast(g.op("Equal", rows, columns), _INT64)
     counts = g.op("ReduceSum", same, g.ints([axis]), keepdims=0)

@@ -167,7 +167,8 @@ def _special(x: Any) -> Any:
     p = y.sigmoid()
     return (
         torch.erfc(y), torch.erfinv(p * 2 - 1), torch.special.erfcx(y.abs()), torch.lgamma(y),
-        torch.digamma(y), torch.polygamma(1, y.abs() + 0.1), torch.special.ndtri(p), torch.special.log_ndtr(y),
+        torch.digamma(y), torch.polygamma(1, y.abs() + 0.1), torch.special.ndtri(p),
+        torch.special.log_ndtr(y),
         torch.i0(y), torch.special.i0e(y), torch.special.i1(y), torch.special.i1e(y * 5),
         torch.erfinv(ends[:4]), torch.mvlgamma(y.abs() + 3, 3), torch.logit(p),
         torch.special.xlog1py(y, p), torch.xlogy(y, p), torch.sinc(y), torch.special.entr(p),
@@ -211,7 +212,8 @@ def _chosen(x: Any) -> Any:
         n.mode(1)[0], n.mode(0, keepdim=True)[0], *nan.nanmedian(1), nan.nanmedian(),
         *torch.unique_consecutive(flat, return_inverse=True, return_counts=True),
         torch.unique_consecutive(n % 2, dim=1), x.repeat_interleave(n[0].abs(), 1),
-        nan.argmin(), *nan.min(1), nan.argmin(0), (n > 0).max(1)[1], *torch.sort(n > 0, stable=True, dim=1),
+        nan.argmin(), *nan.min(1), nan.argmin(0), (n > 0).max(1)[1],
+        *torch.sort(n > 0, stable=True, dim=1),
         torch.nonzero_static(n, size=4), x.take_along_dim(n.abs() % 2), x.masked_select(x[0] > 0),
         torch.searchsorted(x[0], 0.2, sorter=x[0].argsort()), torch.dist(x, x * 2, 3),
     )  # fmt: skip
@@ -224,7 +226,8 @@ def _written(x: Any) -> Any:
     rows = torch.tensor([0, 2, 0])
     source = y.flip(0)
     return [
-        torch.diagonal_scatter(y, y[:, 0]), torch.as_strided_scatter(y, y[:2, :2], (2, 2), (4, 2), 1),
+        torch.diagonal_scatter(y, y[:, 0]),
+        torch.as_strided_scatter(y, y[:2, :2], (2, 2), (4, 2), 1),
         torch.linalg.vander(y[0]), y.put(rows, y[0, :3], accumulate=True), y.msort(),
         *(y.index_reduce(0, rows, source, kind, include_self=own)
           for kind in ("prod", "mean", "amax", "amin") for own in (False, True)),
@@ -244,7 +247,8 @@ def _at_edges(x: Any) -> Any:
         F.pad(image, (-1, 2, 1, -3), "circular"), F.prelu(x, torch.tensor(0.3)),
         F.interpolate(image, (3, 11), mode="bicubic", antialias=True, align_corners=True),
         torch.add(x > 0, x > 1, alpha=False), torch.signbit(x > 0), torch.fmax(x > 0, x > 1),
-        masked.amax(-1), (masked * 2).max(-1)[0], masked.cummax(1)[0], x.log_softmax(0)[0, 0].softmax(0),
+        masked.amax(-1), (masked * 2).max(-1)[0], masked.cummax(1)[0],
+        x.log_softmax(0)[0, 0].softmax(0),
     ]  # fmt: skip
 
 
