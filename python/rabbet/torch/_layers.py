@@ -422,7 +422,7 @@ for _count in (1, 2, 3):
 
 def _uneven_maxima(
     g: Graph, out: Any, x: Value, extents: Any, sizes: Sequence[int]
-) -> list[str]:
+) -> list[str | None]:
     """Maxima of windows that differ in size, and their places: windows are rows of a table
     of places, the shorter ones with their first place repeated."""
     grid = torch.arange(math.prod(extents)).reshape(tuple(extents))

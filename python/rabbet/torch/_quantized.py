@@ -179,13 +179,14 @@ def _by_group(g: Graph, x: Value, scale: Value, zero: Any, size: int) -> tuple[A
     shape = [*x.shape[:-1], -1, size]
     apart = Value.make(g.op("Reshape", g.to(x, torch.float32), g.ints(shape)),
                        torch.float32, shape)  # fmt: skip
-    columns = [
-        None if v is None else Value.make(
-            g.op("Unsqueeze", g.to(v, torch.float32), g.ints([-1])), torch.float32, shape
-        )
-        for v in (scale, zero)
-    ]  # fmt: skip
-    return _Scheme(g, apart, *columns, None), apart
+
+    def column(v: Any) -> Any:
+        if v is None:
+            return None
+        made = g.op("Unsqueeze", g.to(v, torch.float32), g.ints([-1]))
+        return Value.make(made, torch.float32, shape)
+
+    return _Scheme(g, apart, column(scale), column(zero), None), apart
 
 
 @_register("quantize_per_channel_group.default")

@@ -188,6 +188,10 @@ def _multinomial(
     return g.op("ArgMax", g.op("Div", rows, noise), axis=-1, keepdims=0)
 
 
+DRAWS = frozenset(name for name, write in TABLE.items() if write.__module__ == __name__)
+"""The operators that draw; in the graphs of torch.compile they are torch's."""
+
+
 @aten("poisson.default", "binomial.default")
 def _rejected(*args: Any, **kwargs: Any) -> Any:
     return refuse("random numbers whose drawing is a loop of tries")
