@@ -227,6 +227,20 @@ def _refuse_repeated(arguments: Any) -> None:
             )
 
 
+def _refuse_layouts(arguments: Any) -> None:
+    """Plans have dense tensors; torch's own errors for others do not name the argument."""
+    for path, leaf in pytree.tree_flatten_with_path(arguments)[0]:
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        layout = "nested" if leaf.is_nested else str(leaf.layout).removeprefix("torch.")
+        if layout != "strided":
+            remedy = "torch.nested.to_padded_tensor" if leaf.is_nested else "to_dense()"
+            raise UnsupportedError(
+                f"compile: the example input {pytree.keystr(path[1:])} is a tensor of the "
+                f"layout {layout}; plans have dense ones ({remedy})"
+            )
+
+
 def _exported(
     module: Any, args: Any, kwargs: Any, dynamic_shapes: Any
 ) -> torch.export.ExportedProgram:
@@ -242,6 +256,7 @@ def _exported(
             "compile: args is the tuple of a module's example inputs, such as (x,); got "
             f"{type(args).__name__}"
         )
+    _refuse_layouts((args or (), kwargs or {}))
     _refuse_repeated((args or (), kwargs or {}))
     with WholeLayers():
         return torch.export.export(

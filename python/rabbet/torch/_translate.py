@@ -140,7 +140,8 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
     if name == _EFFECTS:
         held = str(node.args[1])
         known = held in _CHECKS or held == _OF_MATRICES
-        return None if known else f"the effect of {held}"
+        # Between pieces torch passes the token on.
+        return None if known and narrow else f"the effect of {held}"
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     types = [tensor.dtype for tensor in _tensors(values)]
     if any(dtype.is_complex for dtype in types):

@@ -402,6 +402,14 @@ def test_singular_matrices() -> None:
             model(singular)
 
 
+def test_layouts_are_refused() -> None:
+    rows = [torch.randn(2, 3), torch.randn(4, 3)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    for x, layout in ((nested, "nested"), (torch.eye(3).to_sparse(), "sparse_coo")):
+        with pytest.raises(trt.UnsupportedError, match=rf"\[0\] is .*layout {layout}; plans"):
+            trt.compile(Function(torch.relu), (x,), **OPTIONS)
+
+
 class Same(nn.Module):
     """Arguments and a number that data tells."""
 
