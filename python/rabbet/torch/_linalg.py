@@ -14,7 +14,7 @@ import torch
 
 from ._graph import Graph, Value, broadcast
 from ._shapes import expand, filled
-from ._table import aten, refuse
+from ._table import HINTS, aten
 
 _INT64 = torch.int64
 
@@ -314,13 +314,8 @@ def _cholesky_inverse(g: Graph, out: Any, factor: Value, upper: bool = False) ->
     return _by_factor(g, factor, Value.of(expand(g, factor, one), factor), upper)
 
 
-@aten(
-    "_linalg_eigh.default", "linalg_eig.default", "_linalg_svd.default", "linalg_qr.default",
-    "linalg_lu_factor_ex.default", "linalg_ldl_factor_ex.default", "linalg_pinv.atol_rtol_tensor",
-    "linalg_lstsq.default", "geqrf.default", "linalg_lu.default",
-)  # fmt: skip
-def _decomposed(*args: Any, **kwargs: Any) -> Any:
-    return refuse(
-        "decompositions of matrices are not written; solve, inv, cholesky, det, slogdet and "
-        "solve_triangular are"
-    )
+for _name in (
+    "_linalg_eigh", "linalg_eig", "_linalg_svd", "linalg_qr", "linalg_lu_factor_ex", "linalg_lu",
+    "linalg_ldl_factor_ex", "linalg_lstsq", "geqrf",
+):  # fmt: skip
+    HINTS[f"aten.{_name}.default"] = "of the solvers, inv, solve, cholesky and slogdet are there"

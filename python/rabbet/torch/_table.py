@@ -17,6 +17,9 @@ Handler = Callable[..., Any]
 
 TABLE: dict[str, Handler] = {}
 
+HINTS: dict[str, str] = {}
+"""What there is in the place of operators that are not in the table."""
+
 
 def aten(*names: str, others: tuple[str, ...] = ()) -> Callable[[Handler], Handler]:
     """Registers a function for operators, named as "add.Tensor"; others have a namespace

@@ -27,7 +27,7 @@ from . import (
 )
 from ._graph import HELD, ONNX_TYPES, Graph, Value, described, expression, extent_of
 from ._shapes import strided
-from ._table import TABLE, Handler
+from ._table import HINTS, TABLE, Handler
 from ._views import order_in_memory, source_of
 
 # They fill TABLE.
@@ -153,7 +153,8 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
             if (reason := refusal(inner, narrow)) is not None:
                 return RefusedNodeError(inner, reason).within()
     elif handler_of(node) is None and name != "aten.as_strided.default":
-        return "rabbet has no such operator"
+        hint = HINTS.get(name)
+        return "rabbet has no such operator" + (f"; {hint}" if hint else "")
     for dtype in types:
         if dtype not in ONNX_TYPES or (dtype in HELD and not narrow):
             return f"plans have no type {dtype}"

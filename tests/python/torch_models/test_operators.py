@@ -91,7 +91,10 @@ def _places_of_all(x: Any) -> Any:
 
 def _areas(x: Any, like: Any) -> Any:
     size = like.shape[-2:]
-    return F.interpolate(x, size=size, mode="area"), F.adaptive_avg_pool2d(x, (size[0], 3))
+    return (
+        F.interpolate(x, size=size, mode="area"), F.adaptive_avg_pool2d(x, (size[0], 3)),
+        F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=2),
+    )  # fmt: skip
 
 
 def _merge(x: Any, source: Any) -> Any:
