@@ -125,8 +125,8 @@ class Checks:
             return
 
 
-def _size(argument: Any, axis: int | None) -> Any:
-    """None if the argument has no such axis."""
+def size_of(argument: Any, axis: int | None) -> Any:
+    """A size of an argument, or the number that it is; None if it has no such axis."""
     if axis is None:
         return argument
     shape = argument.shape if hasattr(argument, "shape") else np.shape(argument)
@@ -138,7 +138,7 @@ def _broken(conditions: Any, leaves: Sequence[Any]) -> Iterator[tuple[str, str]]
     with arguments that do not have these sizes."""
     for condition in conditions:
         sizes = {
-            name: _size(leaves[leaf], axis)
+            name: size_of(leaves[leaf], axis)
             for name, (leaf, axis) in condition["sizes"].items()
         }
         is_known = all(size is not None for size in sizes.values())

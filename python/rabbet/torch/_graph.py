@@ -159,9 +159,13 @@ class Graph:
         # Where the extents lie that symbols stand for, and integers that are inputs.
         self.extents: dict[sympy.Symbol, tuple[str, int]] = {}
         self.numbers: dict[sympy.Expr, str] = {}
+        # Real numbers that data tells.
+        self.reals: dict[sympy.Expr, Value] = {}
         # Symbols that only multiples tell: the tensor's extent is a * symbol + b.
         self.derived: dict[sympy.Symbol, tuple[str, int, int, int]] = {}
         self.missing: Callable[[sympy.Expr], str] = _no_such_symbol
+        # Random numbers, by kind, type, shape and parameters.
+        self.draw: Callable[[str, Any, Any, Sequence[Any]], str] = _no_random_numbers
 
     # ---- Types ----
 
@@ -310,6 +314,8 @@ class Graph:
         """A real number that sizes tell, of rank 0."""
         if expr.is_number:
             return self.constant(float(expr), torch.float64)
+        if expr in self.reals:
+            return self.to(self.reals[expr], torch.float64)
         if expr.is_integer:
             return self.scalar(expr, torch.float64)
         for kind, node in _REALS.items():
@@ -553,6 +559,10 @@ _CONDITIONS: dict[Any, str] = {
 
 def _no_such_symbol(symbol: sympy.Expr) -> str:
     raise UnsupportedError(f"no input's shape tells the size '{symbol}'")
+
+
+def _no_random_numbers(*args: Any) -> str:
+    raise UnsupportedError("random numbers, which torch draws")
 
 
 def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:

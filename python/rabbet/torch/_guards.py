@@ -220,6 +220,16 @@ class Conditions:
             "in_plan": is_in_plan,
         }  # fmt: skip
 
+    def sizes_of(self, shape: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The extents of a shape as listed() gives them, and where the sizes in them are."""
+        exprs = [expression(extent).xreplace(self._sizes.traced) for extent in shape]
+        symbols = {symbol for expr in exprs for symbol in expr.free_symbols}
+        unknown = symbols - self._sizes.places.keys()
+        if unknown:
+            raise UnsupportedError(f"the size '{unknown.pop()}', which no argument tells")
+        places = {symbol.name: self._sizes.places[symbol] for symbol in symbols}
+        return [listed(expr) for expr in exprs], places
+
     def symbols(self, program: torch.export.ExportedProgram) -> set[sympy.Symbol]:
         """The program's symbols that conditions read, unless they always hold."""
         extents = self._sizes.extents(program)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +11,10 @@ import sympy
 import torch
 from torch.utils._sympy import functions as integers
 
-from ._graph import Graph, Value, expression, numel
+from ._graph import Graph, Value, broadcast, expression, numel
 from ._pointwise import binary
 from ._reductions import norm, reduced
-from ._shapes import reshape
+from ._shapes import filled, reshape
 from ._table import TABLE, aten, axis_of, fixed, refuse
 
 _INT64 = torch.int64
@@ -75,7 +77,29 @@ def _sum_of(g: Graph, out: Any, x: Value, product: str, beta: Any, alpha: Any) -
     return g.op("Add", product, added)
 
 
-@aten("addmm.default", "baddbmm.default", "addbmm.default", "addmv.default")
+@aten("addbmm.default")
+def _addbmm(
+    g: Graph, out: Any, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1
+) -> str:
+    products = g.op("ReduceSum", g.matmul(a, b), g.ints([0]), keepdims=0)
+    return _sum_of(g, out, x, products, beta, alpha)
+
+
+@aten("mm.dtype", "bmm.dtype")
+def _matmul_of(g: Graph, out: Any, a: Value, b: Value, dtype: Any) -> str:
+    return g.op("MatMul", g.to(a, out.dtype), g.to(b, out.dtype))
+
+
+@aten("addmm.dtype", "baddbmm.dtype")
+def _addmm_of(
+    g: Graph, out: Any, x: Value, a: Value, b: Value, dtype: Any, *, beta: Any = 1,
+    alpha: Any = 1,
+) -> str:  # fmt: skip
+    product = _matmul_of(g, out, a, b, dtype)
+    return _sum_of(g, out, Value.of(g.to(x, out.dtype), x), product, beta, alpha)
+
+
+@aten("addmm.default", "baddbmm.default", "addmv.default")
 def _addmm(
     g: Graph, out: Any, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1
 ) -> str:
@@ -104,6 +128,25 @@ def _trilinear(
     ]
     product = g.op("Mul", g.op("Mul", spread[0], spread[1]), spread[2])
     return g.op("ReduceSum", product, g.ints(list(sums)), keepdims=0)
+
+
+@aten("dist.default")
+def _dist(g: Graph, out: Any, a: Value, b: Value, p: float = 2) -> str:
+    shape = broadcast(a.shape, b.shape)
+    return norm(g, out, Value.make(g.op("Sub", a, b), out.dtype, shape), p)
+
+
+@aten("_pdist_forward.default")
+def _pdist(g: Graph, out: Any, x: Value, p: float = 2) -> str:
+    """Distances of each two rows."""
+    if not isinstance(x.shape[0], int):
+        refuse("distances of as many rows as a run tells")
+    if 0 in out.shape:
+        return filled(g, 0, out)
+    pairs = torch.triu_indices(x.shape[0], x.shape[0], 1)
+    rows = [g.op("Gather", x, g.literal(side.contiguous()), axis=0) for side in pairs]
+    apart = Value.make(g.op("Sub", *rows), out.dtype, [*out.shape, x.shape[1]])
+    return norm(g, out, apart, p, [1])
 
 
 @aten("_cdist_forward.default")
@@ -203,6 +246,22 @@ for _count in (1, 2, 3):
     TABLE[f"aten.max_pool{_count}d.default"] = _max_pool(_count, False)
 
 
+def _window_sums(
+    g: Graph, value: str, x: Value, size: list[int], steps: list[int], pads: list[int],
+    wanted: Sequence[Any],
+) -> str:  # fmt: skip
+    """Sums of windows, of which some may reach beyond the padding (ceil_mode)."""
+    count = len(size)
+    behind: list[Any] = []
+    for i, extent in enumerate(x.shape[-count:]):
+        reach = (wanted[i] - 1) * steps[i] + size[i] - pads[i] - extent
+        least = reach if isinstance(reach, int) else sympy.Max(0, expression(reach))
+        behind.append(max(least, 0) if isinstance(least, int) else least)
+    padded = g.op("Pad", value, g.ints([0, 0, *pads, 0, 0, *behind]), g.scalar(0, x.dtype))
+    mean = g.op("AveragePool", padded, kernel_shape=size, strides=steps)
+    return g.op("Mul", mean, g.scalar(float(math.prod(size)), x.dtype))
+
+
 def _avg_pool(count: int) -> Any:
     def write(
         g: Graph,
@@ -218,19 +277,18 @@ def _avg_pool(count: int) -> Any:
         value, batched = _pool_input(g, x, count)
         size = _spread(kernel, count)
         pads = _spread(padding, count)
+        if divisor_override is not None:
+            steps = _spread(stride, count) if stride not in ((), [], None) else size
+            wanted = out.shape[-count:]
+            summed = _window_sums(g, value, x, size, steps, pads, wanted)
+            result = g.op("Div", summed, g.scalar(float(divisor_override), x.dtype))
+            return result if batched else g.op("Squeeze", result, g.ints([0]))
         result = g.op(
             "AveragePool", value, kernel_shape=size,
             strides=_spread(stride, count) if stride not in ((), [], None) else size,
             pads=pads + pads, ceil_mode=int(ceil_mode),
             count_include_pad=int(count_include_pad),
         )  # fmt: skip
-        if divisor_override is not None:
-            area = 1
-            for extent in size:
-                area *= extent
-            if any(pads) and not count_include_pad:
-                refuse("divisor_override with count_include_pad=False")
-            result = g.op("Mul", result, g.scalar(area / divisor_override, x.dtype))
         return result if batched else g.op("Squeeze", result, g.ints([0]))
 
     return write
@@ -362,6 +420,30 @@ for _count in (1, 2, 3):
         )
 
 
+def _uneven_maxima(
+    g: Graph, out: Any, x: Value, extents: Any, sizes: Sequence[int]
+) -> list[str | None]:
+    """Maxima of windows that differ in size, and their places: windows are rows of a table
+    of places, the shorter ones with their first place repeated."""
+    grid = torch.arange(math.prod(extents)).reshape(tuple(extents))
+    parts = [_windows(extent, size) for extent, size in zip(extents, sizes, strict=True)]
+    rows = [
+        grid[tuple(slice(*window) for window in windows)].reshape(-1)
+        for windows in itertools.product(*parts)
+    ]
+    most = max(map(len, rows))
+    table = torch.stack([torch.cat([r, r[:1].expand(most - len(r))]) for r in rows])
+    lead = list(x.shape[: -len(sizes)])
+    flat = g.op("Reshape", x, g.ints([*lead, -1]))
+    found = g.op("Gather", flat, g.literal(table), axis=len(lead))
+    best = g.op("ReduceMax", found, g.ints([-1]), keepdims=0)
+    at = g.op("ArgMax", found, axis=-1, keepdims=0)
+    first = g.literal(torch.arange(len(rows)) * most)
+    places = g.op("Gather", g.literal(table.reshape(-1)), g.op("Add", at, first), axis=0)
+    shape = g.ints(list(out[0].shape))
+    return [g.op("Reshape", each, shape) for each in (best, places)]
+
+
 def _adaptive_max(count: int) -> Any:
     inner = _adaptive(count, "Max")
 
@@ -370,8 +452,10 @@ def _adaptive_max(count: int) -> Any:
             return [inner(g, out, x, output_size), None]
         extents, sizes = x.shape[-count:], _spread(output_size, count)
         pairs = list(zip(extents, sizes, strict=True))
-        if any(not isinstance(e, int) or e % size for e, size in pairs):
-            refuse("positions of the maxima of adaptive windows that differ in size")
+        if not all(isinstance(n, int) for pair in pairs for n in pair):
+            refuse("positions of the maxima of adaptive windows whose size varies")
+        if any(e % size for e, size in pairs):
+            return _uneven_maxima(g, out, x, extents, sizes)
         kernel = [e // size for e, size in pairs]
         return _max_pool(count, True)(g, out, x, kernel)  # type: ignore[no-any-return]
 
@@ -395,13 +479,16 @@ def _as_vector(g: Graph, x: Any, extent: Any, fill: float, dtype: Any) -> str:
 def _softmax(g: Graph, out: Any, x: Value, dim: int, *args: Any, **kwargs: Any) -> str:
     value = g.to(x, out.dtype)
     if x.rank == 0:
-        return g.op("Div", value, value)
+        return g.op("Exp", g.op("Sub", value, value))
     return g.op("Softmax", value, axis=axis_of(dim, x.rank))
 
 
 @aten("_log_softmax.default", "log_softmax.int")
 def _log_softmax(g: Graph, out: Any, x: Value, dim: int, *args: Any, **kw: Any) -> str:
-    return g.op("LogSoftmax", g.to(x, out.dtype), axis=axis_of(dim, max(x.rank, 1)))
+    value = g.to(x, out.dtype)
+    if x.rank == 0:
+        return g.op("Sub", value, value)
+    return g.op("LogSoftmax", value, axis=axis_of(dim, x.rank))
 
 
 @aten("_safe_softmax.default")
@@ -702,6 +789,26 @@ def _encoder_layer(
 # ---- Resizing ----
 
 
+def _by_products(g: Graph, out: Any, x: Value, mode: str) -> str:
+    """Smoothed images with aligned corners: a product with torch's weights for each axis."""
+    extents = [*x.shape[-2:], *out.shape[-2:]]
+    if not all(isinstance(n, int) for n in extents):
+        refuse("antialias with align_corners of sizes that vary")
+    tall, wide, rows, columns = extents
+    if (tall, rows) == (1, 1) or (wide, columns) == (1, 1):
+        refuse("antialias with align_corners of lines")  # whose step is 0 in torch
+    kind = "bilinear" if mode == "linear" else "bicubic"
+
+    def weights(extent: int, size: int) -> torch.Tensor:
+        given = {"mode": kind, "align_corners": True, "antialias": True}
+        lines = torch.eye(extent)[None, :, :, None].repeat(1, 1, 1, 2)
+        made = torch.nn.functional.interpolate(lines, (size, 2), **given)  # type: ignore[arg-type]
+        return made[0, :, :, 0].to(x.dtype)  # [extent, size]
+
+    across = g.op("MatMul", x, g.literal(weights(wide, columns)))
+    return g.op("MatMul", g.literal(weights(tall, rows).t().contiguous()), across)
+
+
 def _resize(
     mode: str, coordinates: str, nearest: str | None = None, smooth: bool = False
 ) -> Any:
@@ -714,7 +821,7 @@ def _resize(
         scales = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
         how = "align_corners" if aligned else coordinates
         if aligned and smooth:  # positions are neither ONNX's nor those without antialias
-            refuse("antialias with align_corners")
+            return _by_products(g, out, x, mode)
         given = {
             "mode": mode, "coordinate_transformation_mode": how, "nearest_mode": nearest,
             "cubic_coeff_a": cubic, "antialias": int(smooth), "exclude_outside": int(smooth),

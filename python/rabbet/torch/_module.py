@@ -22,10 +22,11 @@ from .._model import Model
 from .._profiles import range_of
 from . import _guards, _whole_layers
 from ._building import Range, RefusedPartError, bounds, build
-from ._checks import Checks
+from ._checks import Checks, size_of
 from ._complex import Pair
 from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
+from ._random import draw
 from ._translate import RefusedNodeError, Translation, refusal, tables
 from ._vision import exportable
 from ._whole_layers import WholeLayers
@@ -101,6 +102,8 @@ class TorchModel:
         return pytree.tree_unflatten(results, self._result_tree)
 
     def _read(self, leaves: Sequence[Any], kind: str, which: Any, cast: str | None) -> Any:
+        if kind == "random":
+            return self._drawn(leaves, which, cast)
         value = self.buffers[which] if kind == "buffer" else leaves[which]
         if not isinstance(value, torch.Tensor):
             value = torch.tensor(value)
@@ -114,6 +117,13 @@ class TorchModel:
         if given.is_complex:
             return torch.view_as_real(value.resolve_conj())
         return value.to(HELD[given])
+
+    def _drawn(self, leaves: Sequence[Any], wanted: Any, cast: str | None) -> torch.Tensor:
+        """Random numbers of this call."""
+        places = wanted["sizes"].items()
+        sizes = {name: size_of(leaves[leaf], axis) for name, (leaf, axis) in places}
+        found = draw(wanted, sizes, self._runs.model().engine.device or "cpu")
+        return found.to(HELD[found.dtype]) if cast else found
 
     def _flattened(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
         """Leaves of the arguments, checked against those of the example."""
@@ -226,6 +236,20 @@ def _refuse_repeated(arguments: Any) -> None:
             )
 
 
+def _refuse_layouts(arguments: Any) -> None:
+    """Plans have dense tensors; torch's own errors for others do not name the argument."""
+    for path, leaf in pytree.tree_flatten_with_path(arguments)[0]:
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        layout = "nested" if leaf.is_nested else str(leaf.layout).removeprefix("torch.")
+        if layout != "strided":
+            remedy = "torch.nested.to_padded_tensor" if leaf.is_nested else "to_dense()"
+            raise UnsupportedError(
+                f"compile: the example input {pytree.keystr(path[1:])} is a tensor of the "
+                f"layout {layout}; plans have dense ones ({remedy})"
+            )
+
+
 def _exported(
     module: Any, args: Any, kwargs: Any, dynamic_shapes: Any
 ) -> torch.export.ExportedProgram:
@@ -241,6 +265,7 @@ def _exported(
             "compile: args is the tuple of a module's example inputs, such as (x,); got "
             f"{type(args).__name__}"
         )
+    _refuse_layouts((args or (), kwargs or {}))
     _refuse_repeated((args or (), kwargs or {}))
     try:
         with WholeLayers(), exportable():
@@ -304,6 +329,7 @@ class _Program:
         self.symbols: dict[Any, int] = {}
         self.buffers: dict[str, torch.Tensor] = {}
         specs = self.signature.output_specs
+        self.graph.draw = self._draw
         self.changed = {spec.target for spec in specs if spec.kind in _OF_STATE}
 
     # ---- Inputs ----
@@ -405,6 +431,20 @@ class _Program:
         self.symbols[symbol] = value.node.hint
         self.inputs.append(["leaf", index, None])
 
+    def _draw(self, kind: str, dtype: Any, shape: Any, parameters: Sequence[Any]) -> str:
+        """Random numbers are an input, which the model draws in each call."""
+        if self.graph.part:
+            raise UnsupportedError("random numbers in a branch or loop")
+        trees, sizes = self.conditions.sizes_of(shape)
+        name = self.graph.input(self.graph.origin, dtype, shape)
+        wanted = {
+            "kind": kind, "dtype": str(dtype).removeprefix("torch."), "shape": trees,
+            "parameters": list(parameters), "sizes": sizes,
+        }  # fmt: skip
+        self.shapes[name] = name.shape
+        self.inputs.append(["random", wanted, self.graph.held(dtype)])
+        return name
+
     def ranges(self) -> dict[Any, Range]:
         """The range of each symbol."""
         constraints = self.conditions.ranges
@@ -498,6 +538,11 @@ class _Program:
             self.translation.add_output("change", value)
             changes.append([kind, which, count])
             count += 1
+        if not count:  # arguments are the results, and a plan has an output
+            values = map(self.translation.values.get, leaf_of)
+            for value in (v for v in values if isinstance(v, (Value, Pair))):
+                self.translation.add_output("output", value)
+                break
         return results, changes
 
     def _leaves_by_node(self) -> dict[Any, int]:
@@ -522,8 +567,9 @@ class _Program:
             self.translation.add_output("output", value)
             results.append(["output", count, self.graph.held(node.meta["val"].dtype)])
         else:
-            number = self.graph.scalar(value, torch.int64)
-            self.graph.output("output", number, torch.int64)
+            dtype = torch.float64 if isinstance(value, torch.SymFloat) else torch.int64
+            number = self.graph.scalar(value, dtype)
+            self.graph.output("output", number, dtype)
             results.append(["number", count, None])
         return count + 1
 

@@ -18,6 +18,7 @@ from ._building import Range, RefusedPartError, bounds, build
 from ._control import WRITERS
 from ._graph import described, expression
 from ._lent import LentModel
+from ._random import DRAWS
 from ._report import Left, Report
 from ._translate import (
     RefusedNodeError,
@@ -271,6 +272,8 @@ def _refused(graph: fx.Graph, device: torch.device) -> dict[str, str]:
         if node.op != "call_function" or operator_name(node) == "getitem":
             continue
         reason = refusal(node, narrow=False)
+        if reason is None and operator_name(node) in DRAWS:
+            reason = "torch draws random numbers"
         own = _device_of(node.meta.get("val"))
         if reason is None and own is not None and own != device:
             reason = f"it runs on {own}, the engines on {device}"

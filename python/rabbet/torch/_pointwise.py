@@ -24,7 +24,12 @@ _ROUNDING = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
 
 
 def _unary(kind: str) -> Any:
-    return lambda g, out, x: g.op(kind, g.to(x, out.dtype))
+    def write(g: Graph, out: Any, x: Value) -> str:
+        if out.dtype is torch.bool:  # sign and abs are the truth value itself
+            return x
+        return g.op(kind, g.to(x, out.dtype))
+
+    return write
 
 
 def _rounding(kind: str) -> Any:
@@ -72,7 +77,8 @@ def _rsqrt(g: Graph, out: Any, x: Value) -> str:
 
 @aten("square.default")
 def _square(g: Graph, out: Any, x: Value) -> str:
-    return g.op("Mul", x, x)
+    value = g.to(x, out.dtype)  # of truth values, torch's result is INT64
+    return g.op("Mul", value, value)
 
 
 @aten("trunc.default", "fix.default")
@@ -192,7 +198,8 @@ def _scaled(g: Graph, b: Any, alpha: Any, dtype: Any) -> Any:
 @aten("add.Tensor", "add.Scalar")
 def _add(g: Graph, out: Any, a: Any, b: Any, alpha: Any = 1) -> str:
     if out.dtype is torch.bool:
-        return binary(g, "Or", a, b, torch.bool)
+        added = b if alpha else False
+        return binary(g, "Or", a, added, torch.bool)
     return binary(g, "Add", a, _scaled(g, b, alpha, out.dtype), out.dtype)
 
 
@@ -302,6 +309,8 @@ def _best_number(kind: str) -> Any:
 
     def write(g: Graph, out: Any, a: Any, b: Any) -> str:
         x, y = g.to(a, out.dtype), g.to(b, out.dtype)
+        if out.dtype is torch.bool:
+            return g.op("Or" if kind == "Max" else "And", x, y)
         found = g.op(kind, x, y)
         if not out.dtype.is_floating_point:
             return found
@@ -355,8 +364,91 @@ def _has_sign(g: Graph, x: str, dtype: Any) -> str:
     return g.op("Or", g.op("Less", x, zero), is_below)
 
 
+@aten("angle.default")
+def _angle(g: Graph, out: Any, x: Value) -> str:
+    """Of real numbers: pi below zero."""
+    value = g.to(x, out.dtype)
+    zero = g.scalar(0.0, out.dtype)
+    turn = g.op("Where", g.op("Less", value, zero), g.scalar(math.pi, out.dtype), zero)
+    return g.op("Where", g.op("IsNaN", value), value, turn) if x.is_float else turn
+
+
+@aten("ldexp.Tensor")
+def _ldexp(g: Graph, out: Any, x: Value, power: Value) -> str:
+    factor = g.op("Pow", g.scalar(2.0, out.dtype), g.to(power, out.dtype))
+    return g.op("Mul", g.to(x, out.dtype), factor)
+
+
+# ---- Bits ----
+
+
+@aten("view.dtype", "view_copy.dtype")
+def _bits_as(g: Graph, out: Any, x: Value, dtype: Any) -> str:
+    """The same bits as another type."""
+    if x.dtype.itemsize != out.dtype.itemsize:
+        refuse(f"bits of {x.dtype} as {out.dtype}, which is of another size")
+    if any(g.held(each) for each in (x.dtype, out.dtype)):
+        refuse(f"bits of {x.dtype} as {out.dtype}, of which plans hold one in another type")
+    return x if x.dtype is out.dtype else g.op("BitCast", x, to=g.type(out.dtype))
+
+
+def _as_float(g: Graph, x: Value) -> str:
+    if x.dtype is not torch.float32:
+        refuse(f"the bits of {x.dtype}; there are those of float32")
+    return x
+
+
+@aten("nextafter.default")
+def _next_after(g: Graph, out: Any, a: Value, b: Value) -> str:
+    """One more or one less in the bits of a number, which are in the order of sizes."""
+    x, to = _as_float(g, a), _as_float(g, b)
+    integers = g.type(torch.int32)
+    zero, one = g.scalar(0.0, torch.float32), g.scalar(1, torch.int32)
+    bits = g.op("BitCast", x, to=integers)
+    grows = g.op("Equal", g.op("Greater", to, x), g.op("Greater", x, zero))
+    moved = g.op("Where", grows, g.op("Add", bits, one), g.op("Sub", bits, one))
+    found = g.op("BitCast", moved, to=g.type(torch.float32))
+    least = g.literal(torch.tensor(1, dtype=torch.int32).view(torch.float32))
+    signed = g.op("Where", g.op("Less", to, zero), g.op("Neg", least), least)
+    found = g.op("Where", g.op("Equal", x, zero), signed, found)
+    found = g.op("Where", g.op("Equal", x, to), to, found)
+    is_nan = g.op("Or", g.op("IsNaN", x), g.op("IsNaN", to))
+    return g.op("Where", is_nan, g.op("Add", x, to), found)
+
+
+@aten("frexp.Tensor")
+def _frexp(g: Graph, out: Any, x: Value) -> list[str]:
+    """A fraction from 0.5 to 1, and the power of two that it is of."""
+    value = _as_float(g, x)
+    integers, floats = g.type(torch.int32), g.type(torch.float32)
+
+    def number(n: int) -> str:
+        return g.scalar(n, torch.int32)
+
+    # Numbers below the least normal one are moved up first.
+    size = g.op("Abs", value)
+    is_small = g.op("Less", size, g.scalar(2.0**-126, torch.float32))
+    scale = g.op("Where", is_small, g.scalar(2.0**24, torch.float32), g.scalar(1.0, torch.float32))
+    moved = g.op("Mul", value, scale)
+    bits = g.op("BitCast", moved, to=integers)
+    plain = g.op("BitCast", g.op("Abs", moved), to=integers)
+    steps = g.op("Div", plain, number(1 << 23))
+    power = g.op("Sub", steps, number(126))
+    power = g.op("Sub", power, g.op("Where", is_small, number(24), number(0)))
+    shift = g.op("Mul", g.op("Sub", steps, number(126)), number(1 << 23))
+    fraction = g.op("BitCast", g.op("Sub", bits, shift), to=floats)
+    is_plain = g.op("Less", size, g.scalar(math.inf, torch.float32))
+    is_plain = g.op("And", is_plain, g.op("Greater", size, g.scalar(0.0, torch.float32)))
+    return [
+        g.op("Where", is_plain, fraction, value),
+        g.op("Where", is_plain, power, number(0)),
+    ]
+
+
 @aten("signbit.default")
 def _signbit(g: Graph, out: Any, x: Value) -> str:
+    if x.dtype is torch.bool:
+        return g.op("And", x, g.scalar(False, torch.bool))
     if not x.is_float:
         return g.op("Less", x, g.scalar(0, x.dtype))
     return _has_sign(g, x, x.dtype)
@@ -427,7 +519,7 @@ def _shift(direction: str) -> Any:
 
 
 for _word, _side in (("left_shift", "LEFT"), ("right_shift", "RIGHT")):
-    for _variant in ("Tensor", "Tensor_Scalar"):
+    for _variant in ("Tensor", "Tensor_Scalar", "Scalar_Tensor"):
         TABLE[f"aten.bitwise_{_word}.{_variant}"] = _shift(_side)
     for _variant in ("Tensor", "Scalar"):
         TABLE[f"aten.__{_side[0].lower()}shift__.{_variant}"] = _shift(_side)
@@ -493,9 +585,16 @@ def _softplus(
     g: Graph, out: Any, x: Value, beta: float = 1.0, threshold: float = 20.0
 ) -> str:
     if beta == 1:
-        return g.op("Softplus", x)
-    scale = g.scalar(beta, x.dtype)
-    return g.op("Div", g.op("Softplus", g.op("Mul", x, scale)), scale)
+        scaled: str = x
+        found = g.op("Softplus", x)
+    else:
+        scale = g.scalar(beta, x.dtype)
+        scaled = g.op("Mul", x, scale)
+        found = g.op("Div", g.op("Softplus", scaled), scale)
+    if threshold >= 20:  # from where the function is its operand, to the digits of FLOAT
+        return found
+    is_above = g.op("Greater", scaled, g.scalar(threshold, x.dtype))
+    return g.op("Where", is_above, x, found)
 
 
 @aten("hardswish.default")
@@ -510,10 +609,9 @@ def _hardsigmoid(g: Graph, out: Any, x: Value) -> str:
 
 @aten("prelu.default", "_prelu_kernel.default")
 def _prelu(g: Graph, out: Any, x: Value, slope: Value) -> str:
-    shape = slope.shape
     if slope.rank == 1 and x.rank > 2:
         return g.op("PRelu", x, g.op("Reshape", slope, g.ints([-1] + [1] * (x.rank - 2))))
-    return g.op("PRelu", x, slope) if shape else refuse("a slope of rank 0")
+    return g.op("PRelu", x, slope)
 
 
 @aten("threshold.default")

@@ -10,7 +10,7 @@ import torch
 from torch.utils._sympy import functions as integers
 
 from ._graph import Graph, Value, expression, numel
-from ._table import TABLE, aten, axes_of, axis_of, fixed
+from ._table import TABLE, as_numbers, aten, axes_of, axis_of, fixed
 
 _INT64 = torch.int64
 
@@ -61,6 +61,14 @@ TABLE["aten._is_any_true.default"] = _truth("ReduceMax")
 TABLE["aten._is_all_true.default"] = _truth("ReduceMin")
 
 
+def _place(g: Graph, kind: str, x: Value, **given: int) -> str:
+    """The place of the best element, or of a NaN: ONNX's least element is a number if one
+    is there, its greatest is NaN."""
+    if kind == "ArgMin" and x.is_float:
+        return g.op("ArgMax", g.op("Neg", x), **given)
+    return g.op(kind, x, **given)
+
+
 def _with_index(kind: str) -> Any:
     def write(
         g: Graph, out: Any, x: Value, dim: int = 0, keepdim: bool = False
@@ -69,7 +77,7 @@ def _with_index(kind: str) -> Any:
             return [x, g.constant(0, _INT64)]
         axis = axis_of(dim, x.rank)
         best = reduced(g, f"Reduce{kind}", x, x.rank, axis, keepdim)
-        return [best, g.op(f"Arg{kind}", x, axis=axis, keepdims=int(keepdim))]
+        return [best, _place(g, f"Arg{kind}", x, axis=axis, keepdims=int(keepdim))]
 
     return write
 
@@ -85,10 +93,10 @@ def _argument(kind: str) -> Any:
         if x.rank == 0:
             return g.constant(0, _INT64)
         if dim is None:
-            flat = g.op("Reshape", x, g.ints([-1]))
-            found = g.op(kind, flat, axis=0, keepdims=0)
+            flat = Value.make(g.op("Reshape", x, g.ints([-1])), x.dtype, [numel(x.shape)])
+            found = _place(g, kind, flat, axis=0, keepdims=0)
             return g.op("Reshape", found, g.ints([1] * x.rank)) if keepdim else found
-        return g.op(kind, x, axis=axis_of(dim, x.rank), keepdims=int(keepdim))
+        return _place(g, kind, x, axis=axis_of(dim, x.rank), keepdims=int(keepdim))
 
     return write
 
@@ -258,7 +266,10 @@ def _running_best(kind: str, sign: int) -> Any:
         rows = _prefixes(g, out[0], x, dim, _limit(x.dtype, sign))
         last = g.ints([x.rank])
         best = g.op(f"Reduce{kind}", rows, last, keepdims=0)
-        at = g.op(f"Arg{kind}", rows, axis=x.rank, keepdims=0, select_last_index=1)
+        wide = Value.make(rows, x.dtype, [*x.shape, 1])
+        at = _place(
+            g, f"Arg{kind}", wide, axis=x.rank, keepdims=0, select_last_index=1
+        )
         return [_restored(g, each, x, dim) for each in (best, at)]
 
     return write
@@ -319,6 +330,65 @@ def _median(g: Graph, out: Any, x: Value) -> str:
     return _median_dim(g, out, flat, 0)[0]
 
 
+def _without_nan(g: Graph, x: Value, axis: int, keepdim: bool) -> list[str]:
+    """The median of the elements of an axis that are numbers; NaN where none is."""
+    is_nan = g.op("IsNaN", x)
+    there = g.cast(g.op("Not", is_nan), _INT64)
+    count = reduced(g, "ReduceSum", there, x.rank, axis, True)
+    # NaN are behind all numbers, so that the first ones are in order.
+    most = g.scalar(math.inf, x.dtype)
+    values = g.op("Where", is_nan, most, x)
+    extent = g.size(x.shape[axis])
+    ordered = g.ops("TopK", values, extent, count=2, axis=axis, largest=0, sorted=1)
+    one = g.scalar(1, _INT64)
+    half = g.op("Div", g.op("Sub", g.op("Max", count, one), one), g.scalar(2, _INT64))
+    best, at = (g.op("GatherElements", each, half, axis=axis) for each in ordered)
+    is_none = g.op("Equal", count, g.scalar(0, _INT64))
+    best = g.op("Where", is_none, g.scalar(math.nan, x.dtype), best)
+    if keepdim:
+        return [best, at]
+    return [g.op("Squeeze", each, g.ints([axis])) for each in (best, at)]
+
+
+@aten("nanmedian.dim")
+def _nanmedian_dim(
+    g: Graph, out: Any, x: Value, dim: int, keepdim: bool = False
+) -> list[str]:
+    if not x.is_float or x.rank == 0:
+        return _median_dim(g, out, x, dim, keepdim)
+    return _without_nan(g, x, axis_of(dim, x.rank), keepdim)
+
+
+@aten("nanmedian.default")
+def _nanmedian(g: Graph, out: Any, x: Value) -> str:
+    flat = Value.make(g.op("Reshape", x, g.ints([-1])), x.dtype, [numel(x.shape)])
+    return _nanmedian_dim(g, out, flat, 0)[0]
+
+
+@aten("mode.default")
+def _mode(
+    g: Graph, out: Any, x: Value, dim: int = -1, keepdim: bool = False
+) -> list[str]:
+    """The least of the values that are most often there, and its last place. Elements are
+    compared with each other, so memory grows with the square of the extent."""
+    if x.rank == 0:
+        return [x, g.constant(0, _INT64)]
+    axis = axis_of(dim, x.rank)
+    extent = g.size(x.shape[axis])
+    least, _ = g.ops("TopK", x, extent, count=2, axis=axis, largest=0, sorted=1)
+    rows, columns = (g.op("Unsqueeze", least, g.ints([axis + i])) for i in (0, 1))
+    same = g.cast(g.op("Equal", rows, columns), _INT64)
+    counts = g.op("ReduceSum", same, g.ints([axis]), keepdims=0)
+    first = g.op("ArgMax", counts, axis=axis, keepdims=1)
+    best = g.op("GatherElements", least, first, axis=axis)
+    # The last place of the value in the tensor as it was.
+    is_best = g.cast(g.op("Equal", x, best), torch.int32)
+    at = g.op("ArgMax", is_best, axis=axis, keepdims=1, select_last_index=1)
+    if keepdim:
+        return [best, at]
+    return [g.op("Squeeze", each, g.ints([axis])) for each in (best, at)]
+
+
 @aten("topk.default")
 def _topk(
     g: Graph,
@@ -329,6 +399,8 @@ def _topk(
     largest: bool = True,
     sorted: bool = True,
 ) -> list[str]:
+    if x.rank == 0:
+        return [x, g.constant(0, _INT64)]
     axis = axis_of(dim, x.rank)
     return g.ops(
         "TopK", x, g.ints([k]), count=2, axis=axis, largest=int(largest), sorted=1
@@ -363,6 +435,53 @@ def _unique(
     return [values, places, counts if has_counts else None]
 
 
+@aten("unique_dim.default")
+def _unique_dim(
+    g: Graph, out: Any, x: Value, dim: int, is_sorted: bool = True, has_inverse: bool = False,
+    has_counts: bool = False,
+) -> list[str | None]:  # fmt: skip
+    values, _, inverse, counts = g.ops(
+        "Unique", x, count=4, sorted=1, axis=axis_of(dim, x.rank)
+    )
+    return [values, inverse if has_inverse else None, counts if has_counts else None]
+
+
+@aten("unique_consecutive.default")
+def _unique_consecutive(
+    g: Graph, out: Any, x: Value, has_inverse: bool = False, has_counts: bool = False,
+    dim: Any = None,
+) -> list[str | None]:  # fmt: skip
+    """Each run of equal elements, or slices, once."""
+    whole = x.rank <= 1 or dim is None
+    flat = g.op("Reshape", x, g.ints([-1])) if dim is None or x.rank == 0 else str(x)
+    axis = 0 if whole else axis_of(dim, x.rank)
+    one, end = g.ints([1]), g.ints([2**63 - 1])
+    later = g.op("Slice", flat, one, end, g.ints([axis]))
+    earlier = g.op("Slice", flat, g.ints([0]), g.ints([-1]), g.ints([axis]))
+    is_new = g.op("Not", g.op("Equal", earlier, later))
+    if not whole:
+        others = g.ints([i for i in range(x.rank) if i != axis])
+        is_new = g.cast(
+            g.op("ReduceMax", g.cast(is_new, torch.int32), others, keepdims=0), torch.bool
+        )
+    extent = g.size(numel(x.shape) if whole else x.shape[axis])
+    true = g.op("Expand", g.scalar(True, torch.bool), g.op("Min", extent, one))
+    begins = g.op("Concat", true, is_new, axis=0)
+    places = g.op("Squeeze", g.op("NonZero", begins), g.ints([0]))
+    values = g.op("Gather", flat, places, axis=axis)
+    inverse = counts = None
+    if has_inverse:
+        run = g.op("CumSum", g.cast(begins, _INT64), g.scalar(0, _INT64))
+        inverse = g.op("Sub", run, g.scalar(1, _INT64))
+        if whole:
+            inverse = g.op("Reshape", inverse, g.ints(list(x.shape)))
+    if has_counts:
+        bounds = g.op("Concat", places, extent, axis=0)
+        after = g.op("Slice", bounds, one, end, g.ints([0]))
+        counts = g.op("Sub", after, places)
+    return [values, inverse, counts]
+
+
 @aten("argsort.default")
 def _argsort(g: Graph, out: Any, x: Value, dim: int = -1, descending: bool = False) -> str:
     return _sort(g, out, x, dim, descending)[1]
@@ -373,3 +492,14 @@ def _argsort_stable(
     g: Graph, out: Any, x: Value, *, stable: bool, dim: int = -1, descending: bool = False
 ) -> str:
     return _sort(g, out, x, dim, descending)[1]
+
+
+# Those that compare elements, which ONNX's operators do with numbers alone.
+for _name in (
+    "max.dim", "min.dim", "argmax.default", "argmin.default", "cummax.default",
+    "cummin.default", "kthvalue.default", "median.dim", "median.default", "mode.default",
+    "topk.default", "sort.default", "sort.stable", "argsort.default", "argsort.stable",
+    "nanmedian.dim", "nanmedian.default", "unique_dim.default", "_unique2.default",
+    "max.default", "min.default", "amax.default", "amin.default",
+):  # fmt: skip
+    TABLE[f"aten.{_name}"] = as_numbers(TABLE[f"aten.{_name}"])

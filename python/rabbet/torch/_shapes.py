@@ -11,7 +11,7 @@ import sympy
 import torch
 
 from ._graph import Graph, Value, broadcast, expression, numel, quotient
-from ._table import TABLE, aten, axes_of, axis_of, refuse
+from ._table import TABLE, as_numbers, aten, axes_of, axis_of, refuse
 
 _INT64 = torch.int64
 
@@ -41,7 +41,7 @@ def _unsqueeze(g: Graph, out: Any, x: Value, dim: int) -> str:
 
 @aten("squeeze.default", "squeeze.dim", "squeeze.dims")
 def _squeeze(g: Graph, out: Any, x: Value, dim: Any = None) -> str:
-    axes = [] if x.rank == 0 else axes_of(dim, x.rank)
+    axes = [] if x.rank == 0 or dim == [] else axes_of(dim, x.rank)
     for axis in axes:
         # Torch traces with extents of 2 and more, of which none is removed.
         if not isinstance(x.shape[axis], int):
@@ -133,6 +133,8 @@ def _diagonal(
 
 @aten("unfold.default", "unfold_copy.default")
 def _unfold(g: Graph, out: Any, x: Value, dim: int, size: int, step: int) -> str:
+    if x.rank == 0:
+        return filled(g, 0, out) if size == 0 else g.op("Reshape", x, g.ints([1]))
     axis = axis_of(dim, x.rank)
     windows = out.shape[axis]
     first = g.op(
@@ -234,6 +236,8 @@ def _interleave(
 @aten("roll.default")
 def _roll(g: Graph, out: Any, x: Value, shifts: Any, dims: Any = ()) -> str:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    if 0 in out.shape:
+        return x
     if not dims:
         flat = Value.make(g.op("Reshape", x, g.ints([-1])), x.dtype, (0,))
         rolled = _roll(g, out, flat, shifts, [0])
@@ -287,6 +291,8 @@ def _pixel_shuffle(g: Graph, out: Any, x: Value, factor: int) -> str:
 
 @aten("pixel_unshuffle.default")
 def _pixel_unshuffle(g: Graph, out: Any, x: Value, factor: int) -> str:
+    if 0 in out.shape:
+        return filled(g, 0, out)
     *lead, c, h, w = x.shape
     n = len(lead)
     down = [quotient(extent, factor) for extent in (h, w)]
@@ -328,7 +334,30 @@ for _rank in (1, 2, 3):
 
 @aten("_pad_circular.default")
 def _pad_circular(g: Graph, out: Any, x: Value, pad: Sequence[Any]) -> str:
-    return g.op("Pad", x, g.ints(_pads(pad, x.rank)), mode="wrap")
+    pads = _pads(pad, x.rank)
+    less = [min(n, 0) if isinstance(n, int) else 0 for n in pads]
+    if any(less):  # the rest wraps; ONNX's operator wraps what is cut off, too
+        return _cut_circle(g, x, pads, less)
+    return g.op("Pad", x, g.ints(pads), mode="wrap")
+
+
+def _cut_circle(g: Graph, x: Value, pads: list[Any], less: list[int]) -> str:
+    """Circular padding of which some sides are cut off: what is left wraps."""
+    made: str = x
+    for axis in range(x.rank):
+        before, after = pads[axis], pads[axis + x.rank]
+        if before == 0 and after == 0:
+            continue
+        extent = x.shape[axis]
+        if not all(isinstance(n, int) for n in (before, after, extent)):
+            refuse("circular padding with negative sides of sizes that vary")
+        kept = list(range(max(-before, 0), extent + min(after, 0)))
+        left, right = max(before, 0), max(after, 0)
+        if max(left, right) > len(kept):
+            refuse("circular padding that is wider than what the other side leaves")
+        places = kept[len(kept) - left :] + kept + kept[:right]
+        made = g.op("Gather", made, g.constant(places, _INT64), axis=axis)
+    return made
 
 
 # ---- Gathers ----
@@ -388,14 +417,19 @@ def _embedding_bag(
     return [result, None, None, None]
 
 
-@aten("bucketize.Tensor", "searchsorted.Tensor")
-def _bucketize(g: Graph, out: Any, a: Value, b: Value, **kwargs: Any) -> str:
+@aten("bucketize.Tensor", "searchsorted.Tensor", "bucketize.Scalar", "searchsorted.Scalar")
+def _bucketize(g: Graph, out: Any, a: Any, b: Any, **kwargs: Any) -> str:
     """Both operators: bucketize(x, edges), searchsorted(edges, x)."""
-    is_search = g.operator == "aten.searchsorted.Tensor"
+    is_search = g.operator.startswith("aten.searchsorted")
     edges, x = (a, b) if is_search else (b, a)
+    if not isinstance(x, Value):
+        dtype = edges.dtype if isinstance(x, int) or edges.is_float else torch.float32
+        x = Value.make(g.scalar(x, dtype), dtype, ())
     right = kwargs.get("right") or kwargs.get("side") == "right"
-    if kwargs.get("sorter") is not None:
-        refuse("edges in no order")
+    sorter = kwargs.get("sorter")
+    if sorter is not None:
+        made = g.op("GatherElements", edges, sorter, axis=edges.rank - 1)
+        edges = Value.of(made, edges)
     dtype = torch.promote_types(edges.dtype, x.dtype)
     value = g.op("Unsqueeze", g.to(x, dtype), g.ints([-1]))
     rows = g.to(edges, dtype)
@@ -408,6 +442,8 @@ def _bucketize(g: Graph, out: Any, a: Value, b: Value, **kwargs: Any) -> str:
 
 @aten("index_select.default")
 def _index_select(g: Graph, out: Any, x: Value, dim: int, index: Value) -> str:
+    if x.rank == 0:
+        return x
     if index.rank == 0:
         index = Value.make(g.op("Reshape", index, g.ints([1])), index.dtype, (1,))
     return g.op("Gather", x, index, axis=axis_of(dim, x.rank))
@@ -417,13 +453,18 @@ def _index_select(g: Graph, out: Any, x: Value, dim: int, index: Value) -> str:
 def _gather(g: Graph, out: Any, x: Value, dim: int, index: Value, **kwargs: Any) -> str:
     if x.rank == 0:
         return x
-    return g.op("GatherElements", x, index, axis=axis_of(dim, x.rank))
+    if 0 in index.shape:
+        return filled(g, 0, out)
+    at = index if index.dtype in (torch.int32, _INT64) else g.cast(index, _INT64)
+    return g.op("GatherElements", x, at, axis=axis_of(dim, x.rank))
 
 
 @aten("take_along_dim.default")
 def _take_along(g: Graph, out: Any, x: Value, index: Value, dim: Any = None) -> str:
     if dim is None:
-        return refuse("take_along_dim without dim")
+        flat = g.op("Reshape", x, g.ints([-1]))
+        at = g.op("Reshape", index, g.ints([-1]))
+        return g.op("GatherElements", flat, at, axis=0)
     axis = axis_of(dim, x.rank)
     shape = [out.shape[i] if i != axis else n for i, n in enumerate(x.shape)]
     wide = g.op("Expand", x, g.ints(shape))
@@ -535,9 +576,14 @@ def _nonzero(g: Graph, out: Any, x: Value) -> str:
 
 @aten("masked_select.default")
 def _masked_select(g: Graph, out: Any, x: Value, mask: Value) -> str:
-    if tuple(x.shape) != tuple(mask.shape):
-        refuse("masked_select with a mask of another shape")
-    return _masked(g, x, mask)
+    shape = broadcast(x.shape, mask.shape) or [1]
+    same = [
+        v if list(v.shape) == shape else Value.make(
+            g.op("Expand", v, g.ints(shape)), v.dtype, shape
+        )
+        for v in (x, mask)
+    ]  # fmt: skip
+    return _masked(g, *same)
 
 
 @aten("masked_scatter.default")
@@ -559,12 +605,22 @@ def _masked_scatter(g: Graph, out: Any, x: Value, mask: Value, source: Value) ->
 def _scatter(
     g: Graph, out: Any, x: Value, dim: int, index: Value, src: Any, reduce: Any = None
 ) -> str:
+    if x.rank == 0:
+        x, index, src = (_as_vector(g, v) for v in (x, index, src))
+        return g.op("Reshape", _scatter(g, out, x, 0, index, src, reduce), g.ints([]))
     axis = axis_of(dim, x.rank)
     if not isinstance(src, Value):
         wide = g.op("Expand", g.scalar(src, x.dtype), g.op("Shape", index))
         src = Value.make(wide, x.dtype, index.shape)
     how = {None: None, "add": "add", "multiply": "mul"}[reduce]
     return _scattered(g, x, index, src, axis, how)
+
+
+def _as_vector(g: Graph, x: Any) -> Any:
+    """A tensor of rank 0 as one of rank 1."""
+    if not isinstance(x, Value) or x.rank:
+        return x
+    return Value.make(g.op("Reshape", x, g.ints([1])), x.dtype, (1,))
 
 
 @aten("scatter_add.default")
@@ -587,7 +643,11 @@ def _scatter_reduce(
     include_self: bool = True,
 ) -> str:
     if x.rank == 0:
-        refuse("a tensor of rank 0")
+        x, index, src = (_as_vector(g, v) for v in (x, index, src))
+        made = _scatter_reduce(
+            g, out, x, 0, index, src, reduce, include_self=include_self
+        )
+        return g.op("Reshape", made, g.ints([]))
     axis = axis_of(dim, x.rank)
     if not include_self:
         start = g.op("Expand", _identity(g, reduce, x.dtype), g.op("Shape", index))
@@ -643,6 +703,11 @@ def _index_put(
     values: Value,
     accumulate: bool = False,
 ) -> str:
+    if accumulate and x.dtype is torch.bool:
+        numbers = [Value.make(g.cast(v, torch.int32), torch.int32, v.shape) for v in (x, values)]
+        like = Value.make("", torch.int32, out.shape)
+        made = _index_put(g, like, numbers[0], indices, numbers[1], True)
+        return g.cast(made, torch.bool)
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool:
         mask = indices[0]
         if values.rank == 0 or (values.rank == 1 and values.shape[0] == 1):
@@ -797,8 +862,102 @@ def _select_scatter(
 def _index_copy(
     g: Graph, out: Any, x: Value, dim: int, index: Value, src: Value
 ) -> str:
-    axis = axis_of(dim, x.rank)
+    if x.rank == 0:
+        return g.op("Reshape", src, g.ints([]))
+    axis, index = axis_of(dim, x.rank), _as_vector(g, index)
+    if src.rank < x.rank:
+        src = Value.make(g.op("Unsqueeze", src, g.ints([axis])), src.dtype, x.shape)
     return _put(g, x, axis, _wrapped_axis(g, x, axis, index), src)
+
+
+@aten("index_reduce.default")
+def _index_reduce(
+    g: Graph, out: Any, x: Value, dim: int, index: Value, src: Value, reduce: str, *,
+    include_self: bool = True,
+) -> str:  # fmt: skip
+    """As scatter_reduce, with one index for a slice."""
+    if x.rank == 0:
+        x, src = _as_vector(g, x), _as_vector(g, src)
+    index, axis = _as_vector(g, index), axis_of(dim, x.rank)
+    at = g.op("Unsqueeze", index, g.ints([i for i in range(x.rank) if i != axis]))
+    wide = g.op("Expand", at, g.ints(list(src.shape)))
+    made = _scatter_reduce(
+        g, out, x, axis, Value.make(wide, index.dtype, src.shape), src,
+        {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}[reduce],
+        include_self=include_self,
+    )  # fmt: skip
+    return made if out.ndim else g.op("Reshape", made, g.ints([]))
+
+
+@aten("put.default")
+def _put_flat(
+    g: Graph, out: Any, x: Value, index: Value, src: Value, accumulate: bool = False
+) -> str:
+    """Elements by their places in the flattened tensor."""
+    flat = Value.make(g.op("Reshape", x, g.ints([-1])), x.dtype, [numel(x.shape)])
+    at = Value.make(g.op("Reshape", index, g.ints([-1])), index.dtype, [numel(index.shape)])
+    values = g.op("Reshape", src, g.ints([-1]))
+    kind = "add" if accumulate else None
+    made = g.op("ScatterElements", flat, at, values, axis=0, reduction=kind)
+    return g.op("Reshape", made, g.ints(list(out.shape)))
+
+
+def _put_at(g: Graph, x: Value, places: torch.Tensor, src: Value) -> str:
+    """Elements of a source at known places of the flattened tensor."""
+    flat = g.op("Reshape", x, g.ints([-1]))
+    values = g.op("Reshape", g.to(src, x.dtype), g.ints([-1]))
+    at = g.literal(places.reshape(-1, 1).contiguous())
+    return g.op("Reshape", g.op("ScatterND", flat, at, values), g.ints(list(x.shape)))
+
+
+def _numbered(x: Value) -> torch.Tensor:
+    if not all(isinstance(extent, int) for extent in x.shape):
+        refuse("places in a tensor whose sizes vary")
+    return torch.arange(numel(x.shape)).reshape(tuple(x.shape))
+
+
+@aten("diagonal_scatter.default")
+def _diagonal_scatter(
+    g: Graph, out: Any, x: Value, src: Value, offset: int = 0, a: int = 0, b: int = 1
+) -> str:
+    return _put_at(g, x, torch.diagonal(_numbered(x), offset, a, b), src)
+
+
+@aten("as_strided_scatter.default")
+def _strided_scatter(
+    g: Graph, out: Any, x: Value, src: Value, size: Any, stride: Any, offset: Any = None
+) -> str:
+    """Of a tensor in the order of its axes, as functional graphs have them."""
+    places = torch.as_strided(_numbered(x), tuple(size), tuple(stride), offset or 0)
+    return _put_at(g, x, places, src)
+
+
+@aten("narrow_copy.default")
+def _narrow_copy(g: Graph, out: Any, x: Value, dim: int, start: Any, length: Any) -> str:
+    return _narrow(g, out, x, dim, start, length)
+
+
+@aten("nonzero_static.default")
+def _nonzero_static(
+    g: Graph, out: Any, x: Value, *, size: Any, fill_value: int = -1
+) -> str:
+    """The first places, and a number in the rest of so many rows."""
+    found = g.op("Transpose", g.op("NonZero", x), perm=[1, 0])
+    rest = g.op("Expand", g.scalar(fill_value, _INT64), g.ints(list(out.shape)))
+    whole = g.op("Concat", found, rest, axis=0)
+    return g.op("Slice", whole, g.ints([0]), g.ints([size]), g.ints([0]))
+
+
+@aten("repeat_interleave.Tensor")
+def _repeats(g: Graph, out: Any, counts: Value, *, output_size: Any = None) -> str:
+    """Each place as often as its count says: as many ends lie at it or before."""
+    ends = g.op("CumSum", g.to(counts, _INT64), g.scalar(0, _INT64))
+    zero, one = g.scalar(0, _INT64), g.scalar(1, _INT64)
+    total = g.op("Reshape", g.op("ReduceSum", g.to(counts, _INT64)), g.ints([]))
+    places = g.op("Range", zero, total, one)
+    passed = g.op("LessOrEqual", ends, g.op("Unsqueeze", places, g.ints([1])))
+    made = g.op("ReduceSum", g.cast(passed, _INT64), g.ints([1]), keepdims=0)
+    return g.to(Value.make(made, _INT64, out.shape), out.dtype)
 
 
 def _wrapped_axis(g: Graph, x: Value, axis: int, index: Value) -> str:
@@ -813,26 +972,35 @@ def _copy(g: Graph, out: Any, x: Value, src: Value, *args: Any) -> str:
     return given if list(src.shape) == list(out.shape) else expand(g, out, Value(given))
 
 
+# Sums and extremes of truth values are those of numbers.
+for _name in (
+    "scatter_add.default", "scatter_reduce.two", "scatter.reduce", "scatter.value_reduce",
+    "index_reduce.default", "put.default",
+):  # fmt: skip
+    TABLE[f"aten.{_name}"] = as_numbers(TABLE[f"aten.{_name}"])
+
+
 # ---- New tensors ----
 
 
-def _filled(g: Graph, value: Any, out: Any) -> str:
+def filled(g: Graph, value: Any, out: Any) -> str:
+    """A tensor of one number."""
     one = g.to(value, out.dtype)
     return g.op("Expand", one, g.ints(list(out.shape))) if out.ndim else one
 
 
 @aten("full.default", "full_like.default", "fill.Scalar", "fill.Tensor")
 def _full_of(g: Graph, out: Any, like: Any, value: Any, **kwargs: Any) -> str:
-    return _filled(g, value, out)
+    return filled(g, value, out)
 
 
 @aten("new_full.default")
 def _new_full(g: Graph, out: Any, x: Any, size: Any, value: Any, **kwargs: Any) -> str:
-    return _filled(g, value, out)
+    return filled(g, value, out)
 
 
 def _of_number(number: int) -> Any:
-    return lambda g, out, *args, **kwargs: _filled(g, number, out)
+    return lambda g, out, *args, **kwargs: filled(g, number, out)
 
 
 # Memory that nothing was written to has any values, so zero.
@@ -871,6 +1039,27 @@ def _linspace(
     if not all(isinstance(n, (int, float)) for n in (start, end, steps)):
         return refuse("linspace with dynamic sizes")
     return g.literal(torch.linspace(start, end, steps, dtype=out.dtype))
+
+
+def _known(make: Any) -> Any:
+    """What follows from numbers alone, as torch makes it."""
+
+    def write(g: Graph, out: Any, *args: Any, **kwargs: Any) -> str:
+        if not all(isinstance(n, (int, float, bool)) for n in args):
+            refuse("a window or frequencies whose size varies")
+        return g.literal(make(*args, **kwargs, dtype=out.dtype))
+
+    return write
+
+
+for _name in ("bartlett", "blackman", "hamming", "hann", "kaiser"):
+    for _variant in ("default", "periodic", "periodic_alpha", "periodic_alpha_beta", "beta"):
+        TABLE[f"aten.{_name}_window.{_variant}"] = _known(
+            getattr(torch, f"{_name}_window")
+        )
+TABLE["aten.fft_fftfreq.default"] = _known(torch.fft.fftfreq)
+TABLE["aten.fft_rfftfreq.default"] = _known(torch.fft.rfftfreq)
+TABLE["aten.range.step"] = TABLE["aten.range.default"] = _known(torch.range)
 
 
 @aten("eye.default", "eye.m")

@@ -17,6 +17,9 @@ Handler = Callable[..., Any]
 
 TABLE: dict[str, Handler] = {}
 
+HINTS: dict[str, str] = {}
+"""What there is in the place of operators that are not in the table."""
+
 
 def aten(*names: str, others: tuple[str, ...] = ()) -> Callable[[Handler], Handler]:
     """Registers a function for operators, named as "add.Tensor"; others have a namespace
@@ -28,6 +31,35 @@ def aten(*names: str, others: tuple[str, ...] = ()) -> Callable[[Handler], Handl
         return function
 
     return register
+
+
+def as_numbers(handler: Handler) -> Handler:
+    """Writes an operator of truth values by one of INT32."""
+
+    def number(g: Any, x: Any) -> Any:
+        if getattr(x, "dtype", None) is not torch.bool:
+            return x
+        return type(x).make(g.cast(x, torch.int32), torch.int32, x.shape)
+
+    def like(out: Any) -> Any:
+        if isinstance(out, list):
+            return [like(each) for each in out]
+        is_truth = out.dtype is torch.bool
+        return type(out).make("", torch.int32, out.shape) if is_truth else out
+
+    def restored(g: Any, made: Any, out: Any) -> Any:
+        if isinstance(out, list):
+            return [restored(g, *pair) for pair in zip(made, out, strict=False)]
+        return g.cast(made, torch.bool) if made and out.dtype is torch.bool else made
+
+    def write(g: Any, out: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(x, "dtype", None) is not torch.bool:
+            return handler(g, out, x, *args, **kwargs)
+        given = [number(g, each) for each in args]
+        named = {key: number(g, each) for key, each in kwargs.items()}
+        return restored(g, handler(g, like(out), number(g, x), *given, **named), out)
+
+    return write
 
 
 def refuse(message: str) -> Any:

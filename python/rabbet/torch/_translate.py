@@ -16,19 +16,24 @@ from . import (
     _complex,
     _control,
     _layers,
+    _linalg,
     _pointwise,
+    _quantized,
+    _random,
     _recurrent,
     _reductions,
     _shapes,
+    _special,
     _vision,
 )
 from ._graph import HELD, ONNX_TYPES, Graph, Value, described, expression, extent_of
 from ._shapes import strided
-from ._table import TABLE, Handler
+from ._table import HINTS, TABLE, Handler
 from ._views import order_in_memory, source_of
 
 # They fill TABLE.
-assert all((_caches, _layers, _pointwise, _recurrent, _reductions, _shapes, _vision))
+assert all((_caches, _layers, _linalg, _pointwise, _quantized, _random, _recurrent))
+assert all((_reductions, _shapes, _special, _vision))
 
 # Arguments that only place a tensor, or that the result in torch tells as well.
 _PLACING = {
@@ -41,6 +46,9 @@ _CHECKS = {
     "aten._assert_async.msg", "aten._assert_scalar.default", "aten.sym_constrain_range.default",
     "aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default",
 }  # fmt: skip
+# The check of a matrix, which torch keeps in its order by a token.
+_EFFECTS = "with_effects"
+_OF_MATRICES = "aten._linalg_check_errors.default"
 _ITEMS = {"aten._local_scalar_dense.default", "aten.item.default"}
 
 
@@ -130,6 +138,11 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
         return None
     if name in _ITEMS:
         return "a number that data tells"
+    if name == _EFFECTS:
+        held = str(node.args[1])
+        known = held in _CHECKS or held == _OF_MATRICES
+        # Between pieces torch passes the token on.
+        return None if known and narrow else f"the effect of {held}"
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     types = [tensor.dtype for tensor in _tensors(values)]
     if any(dtype.is_complex for dtype in types):
@@ -141,7 +154,8 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
             if (reason := refusal(inner, narrow)) is not None:
                 return RefusedNodeError(inner, reason).within()
     elif handler_of(node) is None and name != "aten.as_strided.default":
-        return "rabbet has no such operator"
+        hint = HINTS.get(name)
+        return "rabbet has no such operator" + (f"; {hint}" if hint else "")
     for dtype in types:
         if dtype not in ONNX_TYPES or (dtype in HELD and not narrow):
             return f"plans have no type {dtype}"
@@ -173,6 +187,11 @@ class Translation:
     def _write(self, node: fx.Node) -> None:
         name = operator_name(node)
         if name in _CHECKS:
+            return
+        if name == _EFFECTS:
+            if str(node.args[1]) == _OF_MATRICES:
+                self._check_matrices(*map(self._value, node.args[2:4]))
+            self.values[node] = ["token"]
             return
         if node.target is operator.getitem:
             source: Any = node.args[0]
@@ -261,6 +280,16 @@ class Translation:
             return self.graph.output(base, whole, parts[0].dtype)
         return self.graph.output(base, parts[0], value.dtype)
 
+    def _check_matrices(self, info: Value, what: str) -> None:
+        """Runs fail where torch raises an error: a matrix has no inverse, or no factor."""
+        if 0 in info.shape:
+            return
+        largest = self.graph.op("ReduceMax", info, keepdims=0) if info.rank else info
+        zero = self.graph.scalar(0, torch.int32)
+        holds = self.graph.op("Equal", largest, zero)
+        reason = "positive definite" if "cholesky" in what else "invertible"
+        self.graph.check(holds, f"{what}: the input matrix is not {reason}")
+
     def _strided(self, node: fx.Node) -> None:
         """Elements by their places in memory: that of what the tensor is a view of."""
         first: Any = node.args[0]
@@ -307,8 +336,12 @@ class Translation:
             self.graph.numbers[symbol] = source
             self.values[node] = expr
             return
+        if isinstance(number, torch.SymFloat) and number.node.expr.is_Symbol:
+            self.graph.reals[number.node.expr] = source
+            self.values[node] = number
+            return
         if not isinstance(number, torch.SymInt) or not getattr(expr, "is_Symbol", False):
-            raise UnsupportedError("a number that data tells, and which is no integer")
+            raise UnsupportedError("a condition that data tells")
         self.graph.numbers[expr] = source
         self.values[node] = expr
 

@@ -131,6 +131,27 @@ class Views(torch.nn.Module):
         return y, y[:, 0], y.flatten(2), z, z[1:], z.mT.view(-1), flat, z.unbind(1)[0]
 
 
+class Solved(torch.nn.Module):
+    """Random numbers, and a matrix that has an inverse or not."""
+
+    def forward(self, x: Any) -> Any:
+        noise = torch.rand_like(x) + torch.bernoulli(torch.sigmoid(x * 2))
+        return torch.linalg.inv(x * 3) * 2 + 1, noise.exp() * 2
+
+
+def test_torch_draws_numbers_and_checks_matrices() -> None:
+    module, fast, x = Solved(), compiled(Solved()), torch.eye(3) + torch.ones(2, 3, 3)
+    before = len(rabbet.torch.reports())
+    with torch.no_grad():
+        torch.manual_seed(3)
+        expected = module(x)
+        torch.manual_seed(3)
+        torch.testing.assert_close(fast(x), expected)
+        assert {"aten.rand_like.default", "with_effects"} <= left(before)
+        with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+            fast(torch.ones(2, 3, 3))
+
+
 def test_results_lie_in_memory_as_torch_has_them() -> None:
     module = Views().eval()
     fast = compiled(module)

@@ -91,7 +91,10 @@ def _places_of_all(x: Any) -> Any:
 
 def _areas(x: Any, like: Any) -> Any:
     size = like.shape[-2:]
-    return F.interpolate(x, size=size, mode="area"), F.adaptive_avg_pool2d(x, (size[0], 3))
+    return (
+        F.interpolate(x, size=size, mode="area"), F.adaptive_avg_pool2d(x, (size[0], 3)),
+        F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=2),
+    )  # fmt: skip
 
 
 def _merge(x: Any, source: Any) -> Any:
@@ -160,6 +163,98 @@ def _complex_einsum(x: Any) -> Any:
     ]
 
 
+def _special(x: Any) -> Any:
+    """Near their zeros and poles, and where other forms lose digits."""
+    ends = torch.tensor([0.0, 1.0, 2.0, -1.0, -1.5, 1.46, 9.5, 40.0, torch.inf, torch.nan])
+    y = torch.cat([x.flatten() * 3, ends])
+    p = y.sigmoid()
+    return (
+        torch.erfc(y), torch.erfinv(p * 2 - 1), torch.special.erfcx(y.abs()), torch.lgamma(y),
+        torch.digamma(y), torch.polygamma(1, y.abs() + 0.1), torch.special.ndtri(p),
+        torch.special.log_ndtr(y),
+        torch.i0(y), torch.special.i0e(y), torch.special.i1(y), torch.special.i1e(y * 5),
+        torch.erfinv(ends[:4]), torch.mvlgamma(y.abs() + 3, 3), torch.logit(p),
+        torch.special.xlog1py(y, p), torch.xlogy(y, p), torch.sinc(y), torch.special.entr(p),
+    )  # fmt: skip
+
+
+def _equations(a: Any, b: Any) -> Any:
+    """Matrices of any size, of which rows must be exchanged."""
+    good = a @ a.mT + torch.eye(3)
+    low = torch.linalg.cholesky(good)
+    return (
+        torch.linalg.inv(a), torch.linalg.solve(a, b), torch.linalg.solve(a, b.mT, left=False),
+        *torch.linalg.slogdet(a), low, torch.linalg.cholesky(good, upper=True),
+        torch.cholesky_solve(b, low), torch.cholesky_inverse(low),
+        torch.linalg.solve_triangular(a, b, upper=True),
+        torch.linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True),
+        torch.linalg.solve(a, b[..., 0]), torch.linalg.inv(a[0]) @ b, torch.logdet(good),
+    )  # fmt: skip
+
+
+def _of_any_size(x: Any) -> Any:
+    """Of a size that varies."""
+    a = x @ x.mT + torch.eye(x.shape[0]) * 0.1
+    return torch.linalg.inv(a) @ a, torch.linalg.solve(a, x), torch.linalg.cholesky(a)
+
+
+def _bits(x: Any) -> Any:
+    y = torch.cat([x.flatten(), torch.tensor([0.0, -0.0, 1e-40, -1e-42, torch.inf, 1.0, -2.0])])
+    n = (x * 9).round().int()
+    return (
+        torch.nextafter(y, y.flip(0)), *torch.frexp(y), y.view(torch.int32),
+        n.view(torch.float32).view(torch.int32), torch.ldexp(x, n), n << 2, n >> 1, ~n,
+        torch.bitwise_right_shift(-7, n.abs() % 4), x.angle(), n.angle(),
+    )  # fmt: skip
+
+
+def _chosen(x: Any) -> Any:
+    n, nan = _with_ties(x).long(), torch.where(x > 0.5, torch.nan, x)
+    flat = n.flatten()
+    return (
+        n.mode(1)[0], n.mode(0, keepdim=True)[0], *nan.nanmedian(1), nan.nanmedian(),
+        *torch.unique_consecutive(flat, return_inverse=True, return_counts=True),
+        torch.unique_consecutive(n % 2, dim=1), x.repeat_interleave(n[0].abs(), 1),
+        nan.argmin(), *nan.min(1), nan.argmin(0), (n > 0).max(1)[1],
+        *torch.sort(n > 0, stable=True, dim=1),
+        torch.nonzero_static(n, size=4), x.take_along_dim(n.abs() % 2), x.masked_select(x[0] > 0),
+        torch.searchsorted(x[0], 0.2, sorter=x[0].argsort()), torch.dist(x, x * 2, 3),
+    )  # fmt: skip
+
+
+def _written(x: Any) -> Any:
+    """Into parts of a tensor of known sizes."""
+    y = x[:, :1] * torch.arange(1.0, 13.0).reshape(3, 4)[:, None]
+    y = y.sum(1)
+    rows = torch.tensor([0, 2, 0])
+    source = y.flip(0)
+    return [
+        torch.diagonal_scatter(y, y[:, 0]),
+        torch.as_strided_scatter(y, y[:2, :2], (2, 2), (4, 2), 1),
+        torch.linalg.vander(y[0]), y.put(rows, y[0, :3], accumulate=True), y.msort(),
+        *(y.index_reduce(0, rows, source, kind, include_self=own)
+          for kind in ("prod", "mean", "amax", "amin") for own in (False, True)),
+        (y > 3).index_put((rows,), y > 5, accumulate=True), torch.pdist(y), y[0, 0].scatter_add(
+            0, torch.tensor(0), y[1, 1]),
+    ]  # fmt: skip
+
+
+def _at_edges(x: Any) -> Any:
+    image = x[:1, :1].reshape(1, 1, 1, 1) * torch.arange(49.0).reshape(1, 1, 7, 7).sin()
+    stack = image[0, :, :6, :6].expand(3, 6, 6)
+    masked = torch.full((2, 3, 5), -torch.inf) + 0 * x[0, 0]
+    return [
+        F.softplus(x, 3, 0.2), torch.addbmm(image[0, 0, :6, :6], stack, stack, alpha=0.5),
+        F.avg_pool2d(image, 3, 2, 1, True, True, 2), F.avg_pool2d(image, 2, 2, 1, False, False, 5),
+        *F.adaptive_max_pool2d(image, (3, 2), return_indices=True), image.squeeze(()),
+        F.pad(image, (-1, 2, 1, -3), "circular"), F.prelu(x, torch.tensor(0.3)),
+        F.interpolate(image, (3, 11), mode="bicubic", antialias=True, align_corners=True),
+        torch.add(x > 0, x > 1, alpha=False), torch.signbit(x > 0), torch.fmax(x > 0, x > 1),
+        masked.amax(-1), (masked * 2).max(-1)[0], masked.cummax(1)[0],
+        x.log_softmax(0)[0, 0].softmax(0),
+    ]  # fmt: skip
+
+
 CASES: dict[str, Case] = {
     "running": Case(_running, _matrix),
     "middles": Case(_middles, _matrix),
@@ -186,6 +281,17 @@ CASES: dict[str, Case] = {
     "distinct": Case(_distinct, _matrix),
     "searched": Case(_searched, _matrix),
     "best numbers": Case(_best_numbers, _matrix),
+    "special": Case(_special, _matrix),
+    "equations": Case(
+        _equations,
+        lambda b, s: (torch.randn(b, 3, 3), torch.randn(b, 3, s)),
+        ((0,), (0, 2)),
+    ),
+    "of any size": Case(_of_any_size, lambda b, s: (torch.randn(b + 2, s + b + 4),)),
+    "bits": Case(_bits, _matrix),
+    "chosen": Case(_chosen, _matrix),
+    "written": Case(_written, _matrix),
+    "at edges": Case(_at_edges, _matrix),
     "complex einsum": Case(_complex_einsum, lambda b, s: (torch.randn(b, 4),), ((0,),)),
 }
 
@@ -284,6 +390,50 @@ def test_parameters_that_calls_change() -> None:
     for _ in range(3):
         torch.testing.assert_close(model(x), module(x).detach())
     torch.testing.assert_close(model.buffers["scale"], module.scale.detach())
+
+
+def test_singular_matrices() -> None:
+    """A run fails, as torch does; the variants that tell where give the same place."""
+    singular = torch.stack([torch.eye(3), torch.ones(3, 3)])
+    found = Function(lambda x: (torch.linalg.inv_ex(x)[1], torch.linalg.cholesky_ex(x)[1]))
+    infos = trt.compile(found, (singular,), **OPTIONS)(singular)
+    assert all(map(torch.equal, infos, found(singular)))
+    for function, told in ((torch.linalg.inv, "invertible"), (torch.linalg.cholesky, "definite")):
+        model = trt.compile(Function(function), (singular,), **OPTIONS)
+        assert torch.equal(model(singular[:1].repeat(2, 1, 1))[0], torch.eye(3))
+        with pytest.raises(trt.Error, match=f"the input matrix is not .*{told}"):
+            model(singular)
+
+
+def test_layouts_are_refused() -> None:
+    rows = [torch.randn(2, 3), torch.randn(4, 3)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    for x, layout in ((nested, "nested"), (torch.eye(3).to_sparse(), "sparse_coo")):
+        with pytest.raises(trt.UnsupportedError, match=rf"\[0\] is .*layout {layout}; plans"):
+            trt.compile(Function(torch.relu), (x,), **OPTIONS)
+
+
+class Same(nn.Module):
+    """Arguments and a number that data tells."""
+
+    def __init__(self, gives_number: bool) -> None:
+        super().__init__()
+        self.gives_number = gives_number
+
+    def forward(self, x: Any) -> Any:
+        """x, or two results of its mean."""
+        if not self.gives_number:
+            return x
+        mean = x.mean().item()
+        return x * mean, mean
+
+
+def test_arguments_and_numbers_as_results() -> None:
+    x = torch.tensor([1.5, 2.25, -0.5])
+    assert trt.compile(Same(False), (x,), **OPTIONS)(x) is x
+    product, mean = trt.compile(Same(True), (x,), **OPTIONS)(x)
+    assert mean == pytest.approx(x.mean().item())
+    torch.testing.assert_close(product, x * x.mean())
 
 
 def test_checks_of_data() -> None:

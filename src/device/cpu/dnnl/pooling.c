@@ -24,21 +24,19 @@ static void pooling_check_points(pooling_case_t* c) {
 
 // ---- Reductions ------------------------------------------------------------
 
+// Maxima are left to other kernels: oneDNN's begin with the lowest number, which
+// is the maximum of a row of -infinity (a mask) then, and skip NaN.
 static bool pooling_is_reduce(const rabbet_group_node_t* node, int32_t rank) {
   if (!rabbet_op_is(node->op, RABBET_OP_REDUCE) || rank < 3 || rank > 5)
     return false;
-  int64_t op = pooling_attr(node, "op");
   int64_t spatial = (INT64_C(1) << rank) - 4;
-  return (op == RABBET_REDUCE_MAX || op == RABBET_REDUCE_AVG) &&
+  return pooling_attr(node, "op") == RABBET_REDUCE_AVG &&
          pooling_attr(node, "axes") == spatial;
 }
 
-static void pooling_from_reduce(const rabbet_group_node_t* node,
-                                const rabbet_dims_t* in, pooling_case_t* c) {
+static void pooling_from_reduce(const rabbet_dims_t* in, pooling_case_t* c) {
   c->in = c->out = *in;
-  c->spec.kind = pooling_attr(node, "op") == RABBET_REDUCE_MAX
-                     ? RABBET_DNNL_POOLING_MAX
-                     : RABBET_DNNL_POOLING_AVERAGE;
+  c->spec.kind = RABBET_DNNL_POOLING_AVERAGE;
   for (int i = 2; i < in->rank; ++i) {
     c->out.d[i] = 1;
     c->spec.window[i - 2] = in->d[i];
@@ -115,7 +113,7 @@ static rabbet_status_t pooling_describe(const rabbet_group_t* group,
   memset(c, 0, sizeof(*c));
   *out_fits = true;
   if (pooling_is_reduce(node, in->rank)) {
-    pooling_from_reduce(node, in, c);
+    pooling_from_reduce(in, c);
     return rabbet_ok();
   }
   *out_fits = rabbet_op_is(node->op, RABBET_OP_POOLING);

@@ -128,7 +128,9 @@ static void reductions(void** state) {
                          KERNEL_INT("axes", (1 << x->rank) - 4),
                          KERNEL_BOOL("keep_dims", i / 2 % 2)),
             KERNEL_INPUTS(input)));
-    assert_true(kernel_case_check(&c, &pooling_only) >= 1);
+    // Maxima have NaN and infinities, which oneDNN's do not give.
+    int offered = kernel_case_check(&c, &pooling_only);
+    assert_true(i % 2 ? offered == 0 : offered >= 1);
     kernel_case_end(&c);
   }
   // Other axes are not pooling.
