@@ -128,7 +128,9 @@ def test_what_is_refused_is_named() -> None:
     ):
         trt.compile(torch.nn.Dropout(0.5).train(), (x,), device="cpu")
     with pytest.raises(trt.UnsupportedError, match="antialias with align_corners"):
-        trt.compile(Smoothed(), (torch.ones(1, 2, 6, 6),), device="cpu")
+        varying = {"x": {2: torch.export.Dim("h", min=4, max=8)}}
+        images = (torch.ones(1, 2, 6, 6),)
+        trt.compile(Smoothed(), images, dynamic_shapes=varying, device="cpu")
     with pytest.raises(trt.InvalidArgumentError, match="args is the tuple"):
         trt.compile(Shifted(), x, device="cpu")
     with pytest.raises(trt.InvalidArgumentError, match="shapes is not for modules of torch"):
