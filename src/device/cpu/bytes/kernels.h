@@ -53,6 +53,14 @@ typedef struct rabbet_bytes_finish_t {
   int rows, columns;
 } rabbet_bytes_finish_t;
 
+typedef struct rabbet_bytes_lines_t {
+  const char* from;
+  int64_t lines, step;  // from one line to the next, in bytes
+  int64_t count;        // bytes of a line
+  uint8_t shift;        // 0, or 0x80 where the bytes are INT8 and is_shifted
+  bool is_signed;
+} rabbet_bytes_lines_t;
+
 typedef struct rabbet_bytes_kernels_t {
   const char* name;
   int64_t step;     // the depth is a multiple of it
@@ -64,10 +72,9 @@ typedef struct rabbet_bytes_kernels_t {
   void (*multiply)(const rabbet_bytes_rows_t* a, const int8_t* panel,
                    int64_t depth, int columns, int32_t* sums);
   void (*finish)(const rabbet_bytes_finish_t* finish, const int32_t* sums);
-  // Copies bytes to elements of the first factor; `shift` is 0, or 0x80 where
-  // the bytes are INT8 and is_shifted.
-  void (*copy)(const char* from, int64_t count, uint8_t shift, bool is_signed,
-               char* to);
+  // Copies lines of bytes to elements of the first factor, where one lies
+  // behind the other.
+  void (*copy)(const rabbet_bytes_lines_t* lines, char* to);
   // y[i] = max(y[i], x[i]), of INT8 or UINT8.
   void (*maxima)(const char* x, int64_t count, bool is_signed, char* y);
 } rabbet_bytes_kernels_t;

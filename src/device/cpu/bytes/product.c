@@ -386,50 +386,68 @@ typedef struct bytes_call_t {
   bool is_signed;
 } bytes_call_t;
 
-// Elements for the sums; NULL: padding.
+// Lines of `count` bytes for the sums.
 static inline char* bytes_copy(const bytes_call_t* call, const char* from,
-                               int64_t count, char* to) {
+                               int64_t lines, int64_t step, int64_t count,
+                               char* to) {
   const rabbet_bytes_kernels_t* kernels = call->kernel->kernels;
-  if (count <= 0) return to;
-  if (from)
-    kernels->copy(from, count, call->shift, call->is_signed, to);
-  else
-    for (int64_t i = 0; i < count; i += PADDING)
-      kernels->copy(call->padding, rabbet_min_i64(PADDING, count - i),
-                    call->shift, call->is_signed, to + i * kernels->element);
-  return to + count * kernels->element;
+  const rabbet_bytes_lines_t copied = {.from = from,
+                                       .lines = lines,
+                                       .step = step,
+                                       .count = count,
+                                       .shift = call->shift,
+                                       .is_signed = call->is_signed};
+  kernels->copy(&copied, to);
+  return to + lines * count * kernels->element;
 }
 
-// The taps of a row of the window, of which the first is at `left`.
+static char* bytes_pad(const bytes_call_t* call, int64_t count, char* to) {
+  for (int64_t i = 0; i < count; i += PADDING)
+    to = bytes_copy(call, call->padding, 1, 0,
+                    rabbet_min_i64(PADDING, count - i), to);
+  return to;
+}
+
+// The taps of a row of the window, of which the first is at `left`; line NULL:
+// all are padding.
 static char* bytes_copy_line(const bytes_call_t* call, const char* line,
                              int64_t left, char* to) {
   const cpu_bytes_kernel_t* kernel = call->kernel;
   const cpu_bytes_state_t* s = call->state;
   int64_t all = kernel->groups * kernel->channels, own = kernel->channels;
   int64_t taps = s->window.size[1], dilation = s->window.dilation[1];
-  if (line && all == own && dilation == 1) {
-    int64_t first = left < 0 ? rabbet_min_i64(-left, taps) : 0;
-    int64_t end = rabbet_max_i64(first, rabbet_min_i64(taps, s->width - left));
-    to = bytes_copy(call, NULL, first * own, to);
-    to = bytes_copy(call, line + (left + first) * own, (end - first) * own, to);
-    return bytes_copy(call, NULL, (taps - end) * own, to);
-  }
-  for (int64_t t = 0; t < taps; ++t) {
-    int64_t at = left + t * dilation;
-    bool inside = line && at >= 0 && at < s->width;
-    to = bytes_copy(call, inside ? line + at * all : NULL, own, to);
-  }
-  return to;
+  if (!line) return bytes_pad(call, taps * own, to);
+  int64_t first =
+      left < 0 ? rabbet_min_i64(rabbet_ceildiv(-left, dilation), taps) : 0;
+  int64_t end = rabbet_ceildiv(s->width - left, dilation);
+  end = rabbet_max_i64(first, rabbet_min_i64(taps, end));
+  to = bytes_pad(call, first * own, to);
+  const char* from = line + (left + first * dilation) * all;
+  if (all == own && dilation == 1)
+    to = bytes_copy(call, from, 1, 0, (end - first) * own, to);
+  else
+    to = bytes_copy(call, from, end - first, dilation * all, own, to);
+  return bytes_pad(call, (taps - end) * own, to);
 }
 
 static void bytes_copy_window(const bytes_call_t* call, const char* image,
                               int64_t line, int64_t column, char* to) {
+  const cpu_bytes_kernel_t* kernel = call->kernel;
   const cpu_bytes_state_t* s = call->state;
-  int64_t width = s->width * call->kernel->groups * call->kernel->channels;
-  int64_t left = column * s->window.stride[1] - s->before[1];
-  int64_t top = line * s->window.stride[0] - s->before[0];
-  for (int64_t t = 0; t < s->window.size[0]; ++t) {
-    int64_t at = top + t * s->window.dilation[0];
+  const rabbet_window_t* window = &s->window;
+  int64_t all = kernel->groups * kernel->channels, width = s->width * all;
+  int64_t left = column * window->stride[1] - s->before[1];
+  int64_t top = line * window->stride[0] - s->before[0];
+  int64_t right = left + window->size[1];
+  int64_t bottom = top + (window->size[0] - 1) * window->dilation[0];
+  if (kernel->groups == 1 && window->dilation[1] == 1 && left >= 0 &&
+      right <= s->width && top >= 0 && bottom < s->height) {
+    bytes_copy(call, image + top * width + left * all, window->size[0],
+               window->dilation[0] * width, window->size[1] * all, to);
+    return;
+  }
+  for (int64_t t = 0; t < window->size[0]; ++t) {
+    int64_t at = top + t * window->dilation[0];
     bool inside = at >= 0 && at < s->height;
     to = bytes_copy_line(call, inside ? image + at * width : NULL, left, to);
   }
@@ -444,7 +462,8 @@ static void bytes_copy_windows(const bytes_call_t* call, int64_t row,
   int64_t all = kernel->groups * kernel->channels;
   if (!bytes_is_image(&kernel->product)) {
     for (int64_t i = 0; i < count; ++i)
-      bytes_copy(call, call->x + (row + i) * all, all, to + i * s->stride);
+      bytes_copy(call, call->x + (row + i) * all, 1, 0, all,
+                 to + i * s->stride);
     return;
   }
   int64_t column = row % s->out_width, line = row / s->out_width;
