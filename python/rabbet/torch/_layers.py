@@ -508,9 +508,28 @@ def _layer_norm(
     return g.op("LayerNormalization", x, weight, bias, axis=axis, epsilon=fixed(eps))
 
 
+def _statistics(
+    g: Graph, out: Any, rows: Value, axes: Sequence[int], eps: float
+) -> list[str | None]:
+    """Mean and reciprocal deviation over axes, if the graph reads them."""
+    if not g.used & {1, 2}:
+        return [None, None]
+    value = g.to(rows, out[1].dtype)
+    mean = g.op("ReduceMean", value, g.ints(list(axes)), keepdims=1)
+    apart = g.op("Sub", value, mean)
+    squares = g.op("ReduceMean", g.op("Mul", apart, apart), g.ints(list(axes)), keepdims=1)
+    root = g.op("Sqrt", g.op("Add", squares, g.scalar(eps, out[1].dtype)))
+    shape = g.ints(list(out[1].shape))
+    return [g.op("Reshape", each, shape) for each in (mean, g.op("Reciprocal", root))]
+
+
 @aten("native_layer_norm.default")
-def _native_layer_norm(g: Graph, out: Any, x: Value, *args: Any) -> list[str | None]:
-    return [_layer_norm(g, out[0], x, *args), None, None]
+def _native_layer_norm(
+    g: Graph, out: Any, x: Value, shape: Any, weight: Any, bias: Any, eps: float
+) -> list[str | None]:
+    axes = range(x.rank - len(shape), x.rank)
+    made = _layer_norm(g, out[0], x, shape, weight, bias, eps)
+    return [made, *_statistics(g, out, x, axes, eps)]
 
 
 @aten("rms_norm.default")
@@ -551,7 +570,12 @@ def _native_group_norm(
     g: Graph, out: Any, x: Value, weight: Any, bias: Any, n: Any, c: Any, area: Any,
     groups: int, eps: float,
 ) -> list[str | None]:  # fmt: skip
-    return [_group_norm(g, out[0], x, groups, weight, bias, eps), None, None]
+    made = _group_norm(g, out[0], x, groups, weight, bias, eps)
+    if not g.used & {1, 2}:
+        return [made, None, None]
+    shape = [n, groups, -1]
+    rows = Value.make(g.op("Reshape", x, g.ints(shape)), x.dtype, shape)
+    return [made, *_statistics(g, out, rows, [2], eps)]
 
 
 def _batch_norm(

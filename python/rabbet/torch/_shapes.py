@@ -368,6 +368,26 @@ def _embedding(g: Graph, out: Any, weight: Value, index: Value, *args: Any) -> s
     return g.op("Gather", weight, index, axis=0)
 
 
+@aten("embedding_renorm.default")
+def _renormed(
+    g: Graph, out: Any, weight: Value, index: Value, most: float, p: float
+) -> str:
+    """Rows that are looked up, scaled down to a norm."""
+    powers = g.op("Pow", g.op("Abs", weight), g.scalar(p, weight.dtype))
+    total = g.op("ReduceSum", powers, g.ints([1]), keepdims=1)
+    norms = g.op("Pow", total, g.scalar(1 / p, weight.dtype))
+    limit, small = g.scalar(most, weight.dtype), g.scalar(1e-7, weight.dtype)
+    scaled = g.op("Mul", weight, g.op("Div", limit, g.op("Add", norms, small)))
+    rows = g.ints([weight.shape[0]])
+    none = g.op("Expand", g.scalar(0, _INT64), rows)
+    at = g.op("Unsqueeze", g.op("Reshape", g.to(index, _INT64), g.ints([-1])), g.ints([1]))
+    one = g.op("Expand", g.scalar(1, _INT64), g.op("Shape", at, start=0, end=1))
+    is_read = g.cast(g.op("ScatterND", none, at, one), torch.bool)
+    is_read = g.op("Unsqueeze", is_read, g.ints([1]))
+    is_long = g.op("Greater", norms, limit)
+    return g.op("Where", g.op("And", is_read, is_long), scaled, weight)
+
+
 @aten("_embedding_bag.default", "_embedding_bag_forward_only.default")
 def _embedding_bag(
     g: Graph, out: Any, weight: Value, index: Value, offsets: Value, by_frequency: bool = False,

@@ -24,8 +24,8 @@ static void pooling_check_points(pooling_case_t* c) {
 
 // ---- Reductions ------------------------------------------------------------
 
-// Maxima are left to other kernels: oneDNN's begin with the lowest number, which
-// is the maximum of a row of -infinity (a mask) then, and skip NaN.
+// Maxima are left to other kernels: oneDNN's begin with the lowest number,
+// which is the maximum of a row of -infinity (a mask) then, and skip NaN.
 static bool pooling_is_reduce(const rabbet_group_node_t* node, int32_t rank) {
   if (!rabbet_op_is(node->op, RABBET_OP_REDUCE) || rank < 3 || rank > 5)
     return false;
