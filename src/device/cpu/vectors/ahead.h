@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "device/cpu/vectors/vectors.h"
+
 // The addresses may lie behind all weights: they are not read.
 #define RABBET_FETCH(address, ahead, level) \
   __builtin_prefetch((const void*)((uintptr_t)(address) + (ahead)), 0, (level))
@@ -22,6 +24,15 @@ static inline void rabbet_fetch_ahead(const uint8_t* codes) {
 static inline void rabbet_fetch_scales_ahead(const void* scales) {
   enum { SECOND_LEVEL = 2, AHEAD = 512 };
   RABBET_FETCH(scales, AHEAD, SECOND_LEVEL);
+}
+
+// Zero points of row n, which are read when it ends.
+static inline void rabbet_fetch_zeros(const rabbet_packed_zeros_t* zeros,
+                                      int64_t n) {
+  enum { LINE = 64 };
+  const int8_t* codes = zeros->codes + n * zeros->blocks;
+  for (int64_t b = 0; b < zeros->blocks; b += LINE)
+    __builtin_prefetch(codes + b);
 }
 
 // The same for loops with so many instructions that few of them are under way

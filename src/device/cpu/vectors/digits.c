@@ -35,6 +35,4 @@ void rabbet_digits_dots(const rabbet_digit_loops_t* loops,
   bool has_blocks = w->block < RABBET_DIGIT_CHUNK && w->block < w->depth;
   assert(rabbet_digits_fit(loops, type, count));
   loops->dots[type][count == 1][has_blocks](w, zeros, x, begin, end, y);
-  if (zeros && !loops->takes_zeros)
-    rabbet_packed_subtract_zeros(w, zeros, begin, end, y);
 }

@@ -49,7 +49,6 @@ typedef struct rabbet_digit_loops_t {
                   int count, const float* x, rabbet_digits_t* out_digits);
   // [type][a single digit][blocks shorter than a chunk]; NULL: there is none.
   rabbet_digit_dots_t dots[RABBET_PACKED_COUNT][2][2];
-  bool takes_zeros;  // else the loops leave `zeros` to their caller
 } rabbet_digit_loops_t;
 
 #if defined(__x86_64__)

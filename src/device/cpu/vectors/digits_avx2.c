@@ -79,13 +79,6 @@ DIGIT_INLINE void digits_subtract_zeros(const rabbet_packed_zeros_t* zeros,
     }
   }
 }
-// Those of a row, which are read when it ends.
-static void digits_fetch_zeros(const rabbet_packed_zeros_t* zeros, int64_t n) {
-  enum { LINE = 64 };
-  const int8_t* codes = zeros->codes + n * zeros->blocks;
-  for (int64_t b = 0; b < zeros->blocks; b += LINE)
-    __builtin_prefetch(codes + b);
-}
 static float digits_last_zeros(const rabbet_packed_zeros_t* zeros,
                                const int8_t* codes, const float* scales) {
   float total = 0;
@@ -153,7 +146,7 @@ static void digits_rows(const digit_kind_t* kind, const rabbet_packed_t* w,
     const int64_t row = w->rows == 1 ? at[r] : at[r] / w->rows;
     rows.scales[r] = scales[r] = w->scales + row * w->scale_stride;
     rows.sums[r] = _mm256_setzero_ps();
-    if (zeros) digits_fetch_zeros(zeros, at[r]);
+    if (zeros) rabbet_fetch_zeros(zeros, at[r]);
   }
   chunks(&rows, shift, x, whole);
   if (w->depth % CHUNK != 0) {
@@ -235,18 +228,16 @@ static void digits_fp8_small(const rabbet_packed_t* w,
 // One function for blocks of all lengths.
 #define BOTH(name) \
   { name, name }
-#define LOOPS(convert_function, fp8)                             \
-  {                                                              \
-    .convert = (convert_function),                               \
-    .dots = {[RABBET_PACKED_INT4] = {BOTH(digits_int4),          \
-                                     BOTH(digits_int4_rounded)}, \
-             [RABBET_PACKED_FP4] = {BOTH(digits_fp4),            \
-                                    BOTH(digits_fp4_rounded)},   \
-             [RABBET_PACKED_NF4] = {BOTH(digits_nf4)},           \
-             [RABBET_PACKED_INT8] = {BOTH(digits_int8)},         \
-             [RABBET_PACKED_UINT8] = {BOTH(digits_uint8)},       \
-             [RABBET_PACKED_FP8] = {BOTH(fp8)}},                 \
-    .takes_zeros = true,                                         \
+#define LOOPS(convert_function, fp8)                                           \
+  {                                                                            \
+    .convert = (convert_function),                                             \
+    .dots = {                                                                  \
+        [RABBET_PACKED_INT4] = {BOTH(digits_int4), BOTH(digits_int4_rounded)}, \
+        [RABBET_PACKED_FP4] = {BOTH(digits_fp4), BOTH(digits_fp4_rounded)},    \
+        [RABBET_PACKED_NF4] = {BOTH(digits_nf4)},                              \
+        [RABBET_PACKED_INT8] = {BOTH(digits_int8)},                            \
+        [RABBET_PACKED_UINT8] = {BOTH(digits_uint8)},                          \
+        [RABBET_PACKED_FP8] = {BOTH(fp8)}},                                    \
   }
 const rabbet_digit_loops_t rabbet_digits_avx2 =
     LOOPS(rabbet_digits_avx2_convert, digits_fp8_small);

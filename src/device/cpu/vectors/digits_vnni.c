@@ -341,6 +341,7 @@ typedef struct digit_walk_t {
   bool one_scale;  // for a whole chunk
   int shift;       // of blocks
   const rabbet_packed_t* w;
+  const rabbet_packed_zeros_t* zeros;
   const rabbet_digits_t* x;
   digit_scales_t scales, rest_scales;
 } digit_walk_t;
@@ -363,6 +364,29 @@ DIGIT_INLINE void digits_step(const digit_walk_t* walk,
                   wf_scales(scales, x->unit, to->some, to->lane[i]), *sum);
 }
 
+// Of the rows n, n + apart and so on; the zero points were fetched when the
+// rows began, their scales are in the cache.
+DIGIT_INLINE void digits_subtract_zeros(const rabbet_packed_zeros_t* zeros,
+                                        int64_t n, int rows, int64_t apart,
+                                        digit_rows_t* row) {
+  const wf offset = wf_all(zeros->offset);
+  for (int64_t b = 0; b < zeros->blocks; b += FLOATS) {
+    const int64_t left = zeros->blocks - b;
+    const __mmask16 some =
+        left < FLOATS ? (__mmask16)((1u << left) - 1) : UINT16_MAX;
+    const wf x = _mm512_maskz_loadu_ps(some, zeros->sums + b);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      const int8_t* codes = zeros->codes + (n + r * apart) * zeros->blocks + b;
+      const wf points =
+          wf_of(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, codes)));
+      const wf scales = _mm512_maskz_loadu_ps(some, row->scales[r] + b);
+      row->sums[r] = _mm512_fnmadd_ps(
+          wf_mul(scales, x), _mm512_add_ps(points, offset), row->sums[r]);
+    }
+  }
+}
+
 DIGIT_INLINE void digits_rows(const digit_walk_t* walk, int64_t n, int rows,
                               int64_t apart, float* y) {
   const rabbet_packed_t* w = walk->w;
@@ -371,9 +395,13 @@ DIGIT_INLINE void digits_rows(const digit_walk_t* walk, int64_t n, int rows,
   int64_t whole = w->depth / CHUNK, rest = w->depth % CHUNK;
   digit_rows_t row;
   for (int r = 0; r < rows; ++r) {
-    row.codes[r] = w->codes + (n + r * apart) * w->stride;
-    row.scales[r] = w->scales + (n + r * apart) / w->rows * w->scale_stride;
+    const int64_t at = n + r * apart;
+    row.codes[r] = w->codes + at * w->stride;
+    // Four divisions take as long as some chunks.
+    row.scales[r] =
+        w->scales + (w->rows == 1 ? at : at / w->rows) * w->scale_stride;
     row.sums[r] = wf_all(0);
+    if (walk->zeros) rabbet_fetch_zeros(walk->zeros, at);
   }
   for (int64_t c = 0; c < whole; ++c) {
     const digit_factors_t x = digits_load(walk->form, walk->count, &walk->x[c]);
@@ -402,12 +430,14 @@ DIGIT_INLINE void digits_rows(const digit_walk_t* walk, int64_t n, int rows,
                   row.scales[r] + (whole * CHUNK >> walk->shift), &row.sums[r]);
     }
   }
+  if (walk->zeros) digits_subtract_zeros(walk->zeros, n, rows, apart, &row);
   for (int r = 0; r < rows; ++r)
     y[n + r * apart] = wf_sum(row.sums[r]);
 }
 
 DIGIT_INLINE void digits_dots(digit_form_t form, int count, bool one_scale,
                               const rabbet_packed_t* w,
+                              const rabbet_packed_zeros_t* zeros,
                               const rabbet_digits_t* x, int64_t begin,
                               int64_t end, float* y) {
   int64_t whole = w->depth / CHUNK;
@@ -418,6 +448,7 @@ DIGIT_INLINE void digits_dots(digit_form_t form, int count, bool one_scale,
       .one_scale = one_scale,
       .shift = rabbet_packed_shift(w),
       .w = w,
+      .zeros = zeros,
       .x = x,
       .scales = digits_scales(form, w, CHUNK),
       .rest_scales = digits_scales(form, w, blocks - whole * CHUNK / w->block)};
@@ -433,8 +464,7 @@ DIGIT_INLINE void digits_dots(digit_form_t form, int count, bool one_scale,
   static void name(                                                     \
       const rabbet_packed_t* w, const rabbet_packed_zeros_t* zeros,     \
       const rabbet_digits_t* x, int64_t begin, int64_t end, float* y) { \
-    (void)zeros;                                                        \
-    digits_dots(form, count, one_scale, w, x, begin, end, y);           \
+    digits_dots(form, count, one_scale, w, zeros, x, begin, end, y);    \
   }
 DIGIT_DOTS(digits_int4, DIGITS_INT4, COUNT, true)
 DIGIT_DOTS(digits_int4_blocks, DIGITS_INT4, COUNT, false)
