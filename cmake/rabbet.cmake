@@ -12,15 +12,19 @@ endif()
 set(RABBET_TRITON_FOLDER rabbet/triton/rabbet)
 
 # rabbet_files(OUT PATTERN): files of the current folder and of its rooms, which
-# are the folders in it that have no list of their own.
+# are the folders in it, and in these, that have no list of their own.
 function(rabbet_files out pattern)
   file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}
     ${CMAKE_CURRENT_SOURCE_DIR}/${pattern}
-    ${CMAKE_CURRENT_SOURCE_DIR}/*/${pattern})
+    ${CMAKE_CURRENT_SOURCE_DIR}/*/${pattern}
+    ${CMAKE_CURRENT_SOURCE_DIR}/*/*/${pattern})
   set(found "")
   foreach(file ${files})
     get_filename_component(room ${file} DIRECTORY)
-    if(NOT room OR NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/CMakeLists.txt)
+    string(REGEX REPLACE "/.*" "" outer "${room}")
+    if(NOT room OR
+        NOT (EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/CMakeLists.txt OR
+             EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${outer}/CMakeLists.txt))
       list(APPEND found ${file})
     endif()
   endforeach()

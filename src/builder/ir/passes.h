@@ -28,7 +28,7 @@ rabbet_pass_attention_parts(rabbet_build_t* build);
 // a single row.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
 // Rotations of queries and keys, and updates of their caches, become one layer,
-// for devices with a kernel for it (rewrite/cached_rotation.c).
+// for devices with a kernel for it (rewrite/rotations/cached_rotation.c).
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_pass_cached_rotation(rabbet_build_t* build);
 // Constant weights of products of few rows are stored contiguous along k, for

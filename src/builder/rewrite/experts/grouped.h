@@ -1,8 +1,8 @@
 // Grouped products: layers of experts that are one product for each row
 // (rules_grouped.c), which become whole experts (rules_experts.c) of tokens
 // (rules_tokens.c).
-#ifndef RABBET_SRC_BUILDER_REWRITE_GROUPED_H_
-#define RABBET_SRC_BUILDER_REWRITE_GROUPED_H_
+#ifndef RABBET_SRC_BUILDER_REWRITE_EXPERTS_GROUPED_H_
+#define RABBET_SRC_BUILDER_REWRITE_EXPERTS_GROUPED_H_
 
 #include "builder/ir/passes.h"
 
@@ -34,4 +34,4 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_grouped_flat(rabbet_build_t* build, const rabbet_ir_node_t* before,
                     int32_t value, int64_t columns, int32_t* out_value);
 
-#endif  // RABBET_SRC_BUILDER_REWRITE_GROUPED_H_
+#endif  // RABBET_SRC_BUILDER_REWRITE_EXPERTS_GROUPED_H_

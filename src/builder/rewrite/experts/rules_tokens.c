@@ -3,7 +3,7 @@
 // does all of that for tokens with several experts.
 #include <assert.h>
 
-#include "builder/rewrite/grouped.h"
+#include "builder/rewrite/experts/grouped.h"
 #include "ops/enums.h"
 #include "ops/products/moe.h"
 

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "builder/rewrite/grouped.h"
+#include "builder/rewrite/experts/grouped.h"
 #include "core/attr_set.h"
 #include "core/view.h"
 #include "ops/enums.h"

@@ -6,7 +6,7 @@
 // The row may be the product's first or second factor and the matrices may be
 // transposed, reshaped or have leading axes joined in between, as einsum does.
 // A gathered vector added to the result is the layer's bias.
-#include "builder/rewrite/grouped.h"
+#include "builder/rewrite/experts/grouped.h"
 
 #include <assert.h>
 
