@@ -236,10 +236,10 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_part;
 // are of that type (rules_narrow.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_narrow;
 
-// Products by gathered matrices read these in place; biases and scores of rows
-// go into the layer (rules_grouped.c). So do an activation between two such
-// products (rules_experts.c), and the sum over the experts of a token, whose
-// row was repeated for each of them (rules_tokens.c).
+// Products by gathered matrices read these in place (rules_grouped.c). Biases
+// and scores of rows go into the layer (rules_grouped_sum.c), and so do an
+// activation between two such products (rules_experts.c), and the sum over the
+// experts of a token, whose row was repeated for each of them (rules_tokens.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_grouped_product;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_grouped_sum;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_experts;
