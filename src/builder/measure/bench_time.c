@@ -10,16 +10,22 @@
 // recording avoids: at most this many microseconds.
 #define BENCH_ASKING_US 20
 // Disturbed samples are taken again until they took BENCH_RETAKE_NS nanoseconds
-// more than BENCH_RETAKE_FACTOR times the wanted samples, or until there are
-// BENCH_RETAKES times as many samples as wanted.
+// more than BENCH_RETAKE_FACTOR times the wanted samples, or BENCH_RETAKE_MOST
+// more than these, or until there are BENCH_RETAKES times as many samples as
+// wanted.
 #define BENCH_RETAKE_NS 30000000
 #define BENCH_RETAKE_FACTOR 3
+#define BENCH_RETAKE_MOST 100000000
 #define BENCH_RETAKES 16
 #define BENCH_MAX_LOOKS 16
 // So many samples show that a call takes over BENCH_BEHIND of the best known
 // time; others follow only if it does not.
 #define BENCH_FIRST_SAMPLES 3
 #define BENCH_BEHIND 1.3
+// One undisturbed sample of so many nanoseconds shows that, too; else it shows
+// what takes BENCH_FAR_BEHIND times as long.
+#define BENCH_LONG_NS 5000000
+#define BENCH_FAR_BEHIND 4
 
 typedef struct bench_effort_t {
   int samples;
@@ -123,9 +129,11 @@ static bool bench_goes_on(const bench_sampler_t* sampler, int wanted) {
   if (samples->taken < wanted) return true;
   double usual_ns =
       wanted * sampler->count * rabbet_samples_least(&sampler->samples);
+  double more_ns = (BENCH_RETAKE_FACTOR - 1) * usual_ns;
+  if (more_ns > BENCH_RETAKE_MOST) more_ns = BENCH_RETAKE_MOST;
   return !rabbet_samples_settled(samples, wanted) &&
          samples->taken < BENCH_RETAKES * wanted &&
-         sampler->spent_ns < BENCH_RETAKE_NS + BENCH_RETAKE_FACTOR * usual_ns;
+         sampler->spent_ns < BENCH_RETAKE_NS + usual_ns + more_ns;
 }
 
 // A first measurement, of one call; *out_slow: the body is clearly slower than
@@ -134,14 +142,16 @@ static rabbet_status_t bench_look(bench_sampler_t* sampler, bool* out_slow) {
   const rabbet_bench_body_t* body = sampler->body;
   const rabbet_samples_t* samples = &sampler->samples;
   bool replayed = rabbet_replay_applies(sampler->build, body);
-  double limit_us = 4 * body->best_us + (replayed ? BENCH_ASKING_US : 0);
+  double asking_us = replayed ? BENCH_ASKING_US : 0;
   int looks = replayed ? 3 : 1;
   double ns = 0;
   RABBET_RETURN_IF_ERROR(bench_batch(sampler->build, body, 1, &ns));
   do {
     RABBET_RETURN_IF_ERROR(bench_sample(sampler, 1));
-    *out_slow =
-        body->best_us > 0 && rabbet_samples_least(samples) / 1000 > limit_us;
+    bool shows = samples->undisturbed > 0 && samples->least > BENCH_LONG_NS;
+    double behind = shows ? BENCH_BEHIND : BENCH_FAR_BEHIND;
+    *out_slow = body->best_us > 0 && rabbet_samples_least(samples) / 1000 >
+                                         behind * body->best_us + asking_us;
   } while (samples->undisturbed < (*out_slow ? looks : 1) &&
            samples->taken < BENCH_MAX_LOOKS &&
            sampler->spent_ns < BENCH_RETAKE_NS);
