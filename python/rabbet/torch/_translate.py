@@ -190,7 +190,7 @@ class Translation:
             return
         if name == _EFFECTS:
             if str(node.args[1]) == _OF_MATRICES:
-                self._check_matrices(*map(self._value, node.args[2:4]))
+                _linalg.check_info(self.graph, *map(self._value, node.args[2:4]))
             self.values[node] = ["token"]
             return
         if node.target is operator.getitem:
@@ -279,16 +279,6 @@ class Translation:
             whole = _complex.joined(self.graph, _complex.Pair(*parts))
             return self.graph.output(base, whole, parts[0].dtype)
         return self.graph.output(base, parts[0], value.dtype)
-
-    def _check_matrices(self, info: Value, what: str) -> None:
-        """Runs fail where torch raises an error: a matrix has no inverse, or no factor."""
-        if 0 in info.shape:
-            return
-        largest = self.graph.op("ReduceMax", info, keepdims=0) if info.rank else info
-        zero = self.graph.scalar(0, torch.int32)
-        holds = self.graph.op("Equal", largest, zero)
-        reason = "positive definite" if "cholesky" in what else "invertible"
-        self.graph.check(holds, f"{what}: the input matrix is not {reason}")
 
     def _strided(self, node: fx.Node) -> None:
         """Elements by their places in memory: that of what the tensor is a view of."""
