@@ -11,6 +11,7 @@ import sympy
 import torch
 
 from ._graph import Graph, Value, broadcast, expression, numel, quotient
+from ._reductions import demand, norm
 from ._table import TABLE, as_numbers, aten, axes_of, axis_of, refuse
 
 _INT64 = torch.int64
@@ -373,9 +374,7 @@ def _renormed(
     g: Graph, out: Any, weight: Value, index: Value, most: float, p: float
 ) -> str:
     """Rows that are looked up, scaled down to a norm."""
-    powers = g.op("Pow", g.op("Abs", weight), g.scalar(p, weight.dtype))
-    total = g.op("ReduceSum", powers, g.ints([1]), keepdims=1)
-    norms = g.op("Pow", total, g.scalar(1 / p, weight.dtype))
+    norms = norm(g, weight, weight, p, [1], True)
     limit, small = g.scalar(most, weight.dtype), g.scalar(1e-7, weight.dtype)
     scaled = g.op("Mul", weight, g.op("Div", limit, g.op("Add", norms, small)))
     rows = g.ints([weight.shape[0]])
@@ -902,8 +901,7 @@ def _index_reduce(
     at = g.op("Unsqueeze", index, g.ints([i for i in range(x.rank) if i != axis]))
     wide = g.op("Expand", at, g.ints(list(src.shape)))
     made = _scatter_reduce(
-        g, out, x, axis, Value.make(wide, index.dtype, src.shape), src,
-        {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}[reduce],
+        g, out, x, axis, Value.make(wide, index.dtype, src.shape), src, reduce,
         include_self=include_self,
     )  # fmt: skip
     return made if out.ndim else g.op("Reshape", made, g.ints([]))
@@ -971,9 +969,12 @@ def _nonzero_static(
 @aten("repeat_interleave.Tensor")
 def _repeats(g: Graph, out: Any, counts: Value, *, output_size: Any = None) -> str:
     """Each place as often as its count says: as many ends lie at it or before."""
-    ends = g.op("CumSum", g.to(counts, _INT64), g.scalar(0, _INT64))
     zero, one = g.scalar(0, _INT64), g.scalar(1, _INT64)
-    total = g.op("Reshape", g.op("ReduceSum", g.to(counts, _INT64)), g.ints([]))
+    numbers = g.to(counts, _INT64)
+    holds = g.op("GreaterOrEqual", numbers, zero)
+    demand(g, holds, counts, "a number of repetitions is negative")
+    ends = g.op("CumSum", numbers, zero)
+    total = g.op("Reshape", g.op("ReduceSum", numbers), g.ints([]))
     places = g.op("Range", zero, total, one)
     passed = g.op("LessOrEqual", ends, g.op("Unsqueeze", places, g.ints([1])))
     made = g.op("ReduceSum", g.cast(passed, _INT64), g.ints([1]), keepdims=0)
