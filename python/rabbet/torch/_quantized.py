@@ -101,6 +101,8 @@ def quantize(
 ) -> str:
     """Whole numbers of the result's type."""
     value = g.to(x, torch.float32)
+    if out.dtype.is_floating_point:
+        refuse(f"quantization to {out.dtype}")
     numbers = all(isinstance(end, int) for end in (low, high))
     if numbers and not _fits(out.dtype, low, high):
         refuse(f"{out.dtype} of the range {low} to {high}, which the type does not hold")

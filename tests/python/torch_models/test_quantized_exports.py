@@ -126,7 +126,7 @@ def test_integers(function: Any) -> None:
 
 
 def test_ranges_that_are_refused() -> None:
-    """torch finds them in each call alone."""
+    """Most of them torch finds in each call alone."""
     fake, scale = torch.fake_quantize_per_channel_affine, torch.full((5,), 0.1)
     zero = torch.full((5,), 300, dtype=torch.int32)
     refused = {
@@ -134,6 +134,9 @@ def test_ranges_that_are_refused() -> None:
         "that are no integers": lambda x: fake(x, scale, zero / 7, 0, -128, 127),
         "torch.int8 of the range -200 to 127": lambda x: Q.quantize_per_tensor(
             x, 0.1, 0, -200, 127, torch.int8
+        ),
+        "quantization to torch.float8_e4m3fn": lambda x: Q.quantize_per_tensor(
+            x, 0.1, 0, -448, 448, torch.float8_e4m3fn
         ),
     }
     for message, function in refused.items():
