@@ -15,6 +15,7 @@ from . import (
     _caches,
     _complex,
     _control,
+    _indexing,
     _layers,
     _linalg,
     _pointwise,
@@ -32,8 +33,8 @@ from ._table import HINTS, TABLE, Handler
 from ._views import order_in_memory, source_of
 
 # They fill TABLE.
-assert all((_caches, _layers, _linalg, _pointwise, _quantized, _random, _recurrent))
-assert all((_reductions, _shapes, _special, _vision))
+assert all((_caches, _indexing, _layers, _linalg, _pointwise, _quantized, _random))
+assert all((_recurrent, _reductions, _shapes, _special, _vision))
 
 # Arguments that only place a tensor, or that the result in torch tells as well.
 _PLACING = {
