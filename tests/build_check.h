@@ -325,8 +325,8 @@ static inline void check_built_end(built_t* built) {
   rabbet_free_aligned(rabbet_allocator_system(), built->plan, 64);
 }
 
-// A busy machine leaves times in doubt, which no timing cache keeps: the next
-// build measures them again.
+// A busy machine leaves times in doubt, which the next builds with the same
+// timing cache measure again.
 static inline built_t check_build_until_sure(rabbet_network_t* network,
                                              rabbet_builder_config_t* config) {
   for (int i = 0;; ++i) {

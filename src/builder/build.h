@@ -64,7 +64,7 @@ typedef struct rabbet_build_t {
   uint64_t formats;       // asked for by plugins and at the network's boundary
   rabbet_fold_t fold;     // what folding may spend
   size_t timings;         // measurements that this build made
-  size_t doubtful;        // of them: that no cache may keep
+  size_t doubtful;        // of them: that are unsure
   uint64_t search_steps;  // of the searches, as a measure of their work
   rabbet_phases_t* phases;  // of the whole build; may be NULL
   int64_t pace;             // of the processor at its best so far (samples.h)

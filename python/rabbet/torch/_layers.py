@@ -255,8 +255,8 @@ def _window_sums(
     behind: list[Any] = []
     for i, extent in enumerate(x.shape[-count:]):
         reach = (wanted[i] - 1) * steps[i] + size[i] - pads[i] - extent
-        least = reach if isinstance(reach, int) else sympy.Max(0, expression(reach))
-        behind.append(max(least, 0) if isinstance(least, int) else least)
+        varies = not isinstance(reach, int)
+        behind.append(sympy.Max(0, expression(reach)) if varies else max(reach, 0))
     padded = g.op("Pad", value, g.ints([0, 0, *pads, 0, 0, *behind]), g.scalar(0, x.dtype))
     mean = g.op("AveragePool", padded, kernel_shape=size, strides=steps)
     return g.op("Mul", mean, g.scalar(float(math.prod(size)), x.dtype))

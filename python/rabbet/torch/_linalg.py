@@ -116,17 +116,27 @@ def _solved(g: Graph, a: Value, b: Value) -> tuple[str, str]:
     return g.op("Slice", x, *ends), info_after
 
 
-def _zeros(g: Graph, out: Value) -> str:
-    return filled(g, 0, out)
+def check_info(g: Graph, info: Value, what: str) -> None:
+    """Runs fail where torch raises an error: a matrix has no inverse, or no factor."""
+    if 0 in info.shape:
+        return
+    # Of no matrices, as a batch of a run may be, the sum is 0.
+    failures = g.op("ReduceSum", info, keepdims=0) if info.rank else info
+    holds = g.op("Equal", failures, g.scalar(0, torch.int32))
+    reason = "positive definite" if "cholesky" in what else "invertible"
+    g.check(holds, f"{what}: the input matrix is not {reason}")
 
 
 @aten("linalg_inv_ex.default")
 def _inverse(g: Graph, out: Any, x: Value, *, check_errors: bool = False) -> list[str]:
     if _is_empty(out[0]):
-        return [_zeros(g, each) for each in out]
+        return [filled(g, 0, each) for each in out]
     square = Value.make("", x.dtype, [x.shape[-2], x.shape[-1]])
     one = g.op("EyeLike", filled(g, 0, square))
-    return list(_solved(g, x, Value.of(expand(g, out[0], Value.of(one, square)), out[0])))
+    found, info = _solved(g, x, Value.of(expand(g, out[0], Value.of(one, square)), out[0]))
+    if check_errors:
+        check_info(g, Value.of(info, out[1]), "linalg.inv_ex")
+    return [found, info]
 
 
 def _batched(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
@@ -145,7 +155,7 @@ def _solve_ex(
     g: Graph, out: Any, a: Value, b: Value, *, left: bool = True, check_errors: bool = False
 ) -> list[str | None]:
     if _is_empty(out[0]):
-        return [_zeros(g, out[0]), None, None, _zeros(g, out[3])]
+        return [filled(g, 0, out[0]), None, None, filled(g, 0, out[3])]
     # A vector for each matrix, as torch tells it.
     is_vector = b.rank == 1 or (
         a.rank - 1 == b.rank and tuple(b.shape) == tuple(a.shape[:-1])
@@ -160,6 +170,8 @@ def _solve_ex(
         found = _turned(g, Value.of(found, b))
     if is_vector:
         found = g.op("Squeeze", found, g.ints([-1]))
+    if check_errors:
+        check_info(g, Value.of(info, out[3]), "linalg.solve_ex")
     return [found, None, None, info]
 
 
@@ -171,7 +183,7 @@ def _slogdet(g: Graph, out: Any, x: Value) -> list[str | None]:
     states = [x, *(Value.of(filled(g, begin, like), like) for begin in (1, 0))]
     if _is_empty(x):
         return [states[1], states[2], None, None]
-    rows = _places(g, x.shape[-1])
+    rows, zero = _places(g, x.shape[-1]), g.scalar(0.0, dtype)
 
     def step(at: str, x: Value, sign: Value, size: Value) -> list[str]:
         found = _Pivot(g, at, x, rows)
@@ -179,15 +191,16 @@ def _slogdet(g: Graph, out: Any, x: Value) -> list[str | None]:
         stays = g.op("Equal", found.place, at)
         turn = g.op("Where", stays, g.scalar(1.0, dtype), g.scalar(-1.0, dtype))
         sign_after = g.op("Mul", g.op("Mul", sign, turn), g.op("Sign", pivot))
+        # Behind a pivot of 0 there is NaN, which changes nothing any more.
+        sign_after = g.op("Where", g.op("Equal", sign, zero), zero, sign_after)
         size_after = g.op("Add", size, g.op("Log", g.op("Abs", pivot)))
         return [found.eliminated(), sign_after, size_after]
 
     _, sign, size = _loop(g, x.shape[-1], states, step)
-    # Behind a pivot of 0 there is nothing but NaN.
-    is_singular = g.op("IsNaN", size)
     least = g.scalar(float("-inf"), dtype)
-    sign = g.op("Where", g.op("IsNaN", sign), g.scalar(0.0, dtype), sign)
-    return [sign, g.op("Where", is_singular, least, size), None, None]
+    size = g.op("Where", g.op("Equal", sign, zero), least, size)
+    # A matrix with NaN has the sign 0, too, in torch.
+    return [g.op("Where", g.op("IsNaN", sign), zero, sign), size, None, None]
 
 
 def _substituted(
@@ -219,7 +232,7 @@ def _triangular(
     g: Graph, out: Value, a: Value, b: Value, upper: bool, left: bool, is_unit: bool
 ) -> str:
     if _is_empty(out):
-        return _zeros(g, out)
+        return filled(g, 0, out)
     a, b = _batched(g, a, b)
     if left:
         return _substituted(g, a, b, upper, is_unit)
@@ -271,7 +284,7 @@ def _cholesky_factor(g: Graph, x: Value, upper: bool) -> str:
 
 @aten("cholesky.default")
 def _cholesky(g: Graph, out: Any, x: Value, upper: bool = False) -> str:
-    return _zeros(g, out) if _is_empty(out) else _cholesky_factor(g, x, upper)
+    return filled(g, 0, out) if _is_empty(out) else _cholesky_factor(g, x, upper)
 
 
 @aten("linalg_cholesky_ex.default")
@@ -279,7 +292,7 @@ def _cholesky_ex(
     g: Graph, out: Any, x: Value, *, upper: bool = False, check_errors: bool = False
 ) -> list[str]:
     if _is_empty(out[0]):
-        return [_zeros(g, each) for each in out]
+        return [filled(g, 0, each) for each in out]
     made = _cholesky_factor(g, x, upper)
     # Behind a column that has no root there is NaN; the first one is the `info`.
     roots = g.op("ReduceSum", made, g.ints([-1 if not upper else -2]), keepdims=0)
@@ -287,7 +300,10 @@ def _cholesky_ex(
     first = g.op("ArgMax", is_nan, axis=x.rank - 2, keepdims=0)
     is_any = g.op("ReduceMax", is_nan, g.ints([-1]), keepdims=0)
     number = g.cast(g.op("Add", first, g.scalar(1, _INT64)), torch.int32)
-    return [made, g.op("Mul", number, is_any)]
+    info = g.op("Mul", number, is_any)
+    if check_errors:
+        check_info(g, Value.of(info, out[1]), "linalg.cholesky_ex")
+    return [made, info]
 
 
 def _by_factor(g: Graph, factor: Value, b: Value, upper: bool) -> str:
@@ -302,20 +318,22 @@ def _by_factor(g: Graph, factor: Value, b: Value, upper: bool) -> str:
 def _cholesky_solve(
     g: Graph, out: Any, b: Value, factor: Value, upper: bool = False
 ) -> str:
-    return _zeros(g, out) if _is_empty(out) else _by_factor(g, factor, b, upper)
+    return filled(g, 0, out) if _is_empty(out) else _by_factor(g, factor, b, upper)
 
 
 @aten("cholesky_inverse.default")
 def _cholesky_inverse(g: Graph, out: Any, factor: Value, upper: bool = False) -> str:
     if _is_empty(out):
-        return _zeros(g, out)
+        return filled(g, 0, out)
     square = Value.make("", factor.dtype, factor.shape[-2:])
     one = Value.of(g.op("EyeLike", filled(g, 0, square)), square)
     return _by_factor(g, factor, Value.of(expand(g, factor, one), factor), upper)
 
 
+_SUPPORTED = "linalg.inv, solve, solve_triangular, cholesky and slogdet are supported"
+
 for _name in (
     "_linalg_eigh", "linalg_eig", "_linalg_svd", "linalg_qr", "linalg_lu_factor_ex", "linalg_lu",
     "linalg_ldl_factor_ex", "linalg_lstsq", "geqrf",
 ):  # fmt: skip
-    HINTS[f"aten.{_name}.default"] = "of the solvers, inv, solve, cholesky and slogdet are there"
+    HINTS[f"aten.{_name}.default"] = _SUPPORTED

@@ -24,10 +24,25 @@ def _fits(dtype: Any, low: int, high: int) -> bool:
     return limits.min <= low and high <= limits.max
 
 
-def _is_constant(g: Graph, *values: Any) -> bool:
-    return all(
-        v is None or not isinstance(v, Value) or str(v) in g.weights for v in values
-    )
+def _integers_of(g: Graph, zero: Any) -> list[int] | None:
+    """Zero points, if they are integers that the graph knows."""
+    if not isinstance(zero, Value):
+        return [0 if zero is None else zero]
+    if zero not in g.weights or zero.dtype.is_floating_point:
+        return None
+    found: list[int] = torch.from_numpy(g.weights[zero]).view(zero.dtype).tolist()
+    return found
+
+
+def _has_nodes(g: Graph, dtype: Any, scale: Any, zero: Any, axis: int | None) -> bool:
+    """Whether ONNX's operators have such integers: of 8 bits, with constant scales (one, or
+    a vector along an axis) and zero points that the type holds."""
+    if dtype not in _BYTES or (isinstance(scale, Value) and scale not in g.weights):
+        return False
+    rank = scale.rank if isinstance(scale, Value) else 0
+    zeros = _integers_of(g, zero)
+    fits = zeros is not None and all(_fits(dtype, n, n) for n in zeros)
+    return fits and rank == (0 if axis is None else 1)
 
 
 class _Scheme:
@@ -65,12 +80,6 @@ def _nodes(g: Graph, scale: Any, zero: Any, dtype: Any) -> tuple[str, str]:
     return steps, g.to(0 if zero is None else zero, dtype)
 
 
-def _shape_fits(scale: Any, axis: int | None) -> bool:
-    """Whether ONNX's operators have such scales: one, or a vector along an axis."""
-    rank = scale.rank if isinstance(scale, Value) else 0
-    return rank == (0 if axis is None else 1)
-
-
 def _quantize_bytes(
     g: Graph, x: str, scale: Any, zero: Any, axis: int | None, low: int, high: int,
     dtype: Any, rank: int,
@@ -92,10 +101,12 @@ def quantize(
 ) -> str:
     """Whole numbers of the result's type."""
     value = g.to(x, torch.float32)
+    if out.dtype.is_floating_point:
+        refuse(f"quantization to {out.dtype}")
     numbers = all(isinstance(end, int) for end in (low, high))
-    if out.dtype in _BYTES and numbers and _is_constant(g, scale, zero) and _shape_fits(
-        scale, axis
-    ):
+    if numbers and not _fits(out.dtype, low, high):
+        refuse(f"{out.dtype} of the range {low} to {high}, which the type does not hold")
+    if numbers and _has_nodes(g, out.dtype, scale, zero, axis):
         at = None if axis is None else axis_of(axis, x.rank)
         return _quantize_bytes(g, value, scale, zero, at, low, high, out.dtype, x.rank)
     made = _Scheme(g, x, scale, zero, axis).integers(g, value, low, high)
@@ -106,7 +117,7 @@ def dequantize(
     g: Graph, out: Any, x: Value, scale: Any, zero: Any, axis: int | None
 ) -> str:
     """The numbers that whole ones stand for."""
-    if x.dtype in _BYTES and _is_constant(g, scale, zero) and _shape_fits(scale, axis):
+    if _has_nodes(g, x.dtype, scale, zero, axis):
         steps, origin = _nodes(g, scale, zero, x.dtype)
         at = None if axis is None else axis_of(axis, x.rank)
         made = g.op("DequantizeLinear", x, steps, origin, axis=at)
@@ -300,7 +311,7 @@ def _fake(
 ) -> str:
     """The numbers that whole ones of a range stand for; by a type of 8 bits if one has them."""
     like = next((dtype for dtype in _BYTES if _fits(dtype, low, high)), None)
-    if like is not None and _is_constant(g, scale, zero) and _shape_fits(scale, axis):
+    if like is not None and _has_nodes(g, like, scale, zero, axis):
         whole = Value.make("", like, out.shape)
         made = quantize(g, whole, x, scale, zero, axis, low, high)
         return dequantize(g, out, Value.of(made, whole), scale, zero, axis)
@@ -319,7 +330,7 @@ def _fake_per_tensor(
 def _fake_per_channel(
     g: Graph, out: Any, x: Value, scale: Value, zero: Value, axis: int, low: int, high: int
 ) -> list[str | None]:
-    return [_fake(g, out[0], x, scale, zero, axis, low, high), None]
+    return [_fake_of_channels(g, out[0], x, scale, zero, axis, low, high), None]
 
 
 def _fake_if_enabled(
@@ -332,8 +343,15 @@ def _fake_if_enabled(
 
 
 @_register("fake_quant_per_channel.default")
-def _fake_of_export(g: Graph, out: Any, x: Value, *args: Any) -> str:
-    return _fake(g, out, x, *args)
+def _fake_of_channels(
+    g: Graph, out: Any, x: Value, scale: Value, zero: Value, axis: int, low: int, high: int
+) -> str:
+    if zero.is_float:
+        refuse("fake quantization with zero points that are no integers")
+    # torch checks those of channels in each call alone, those of a tensor in the export, too.
+    if any(not low <= n <= high for n in _integers_of(g, zero) or []):
+        refuse(f"zero points outside of the range {low} to {high}")
+    return _fake(g, out, x, scale, zero, axis, low, high)
 
 
 TABLE["aten.fake_quantize_per_tensor_affine_cachemask.default"] = _fake_per_tensor

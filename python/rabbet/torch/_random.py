@@ -14,19 +14,15 @@ import torch
 
 from ._checks import computed
 from ._graph import Graph, Value
+from ._reductions import demand
 from ._table import TABLE, aten, refuse
-
-
-def _drawn_integers(shape: Any, low: int, high: int, **given: Any) -> torch.Tensor:
-    return torch.randint(low, high, shape, **given)
-
 
 # What torch draws, by name: functions of a shape and the parameters.
 _KINDS: dict[str, Any] = {
     "normal": lambda shape, **given: torch.randn(shape, **given),
     "uniform": lambda shape, **given: torch.rand(shape, **given),
     "exponential": lambda shape, **given: torch.empty(shape, **given).exponential_(),
-    "integers": _drawn_integers,
+    "integers": lambda shape, low, high, **given: torch.randint(low, high, shape, **given),
     "permutation": lambda shape, **given: torch.randperm(shape[0], **given),
 }
 
@@ -99,6 +95,9 @@ def _uniform(
 
 
 def _normal(g: Graph, out: Any, mean: Any, spread: Any, **kwargs: Any) -> str:
+    if isinstance(spread, Value):
+        holds = g.op("GreaterOrEqual", spread, g.scalar(0.0, spread.dtype))
+        demand(g, holds, spread, "a deviation is below 0")
     made = g.op("Mul", _drawn(g, "normal", out, **kwargs), g.to(spread, out.dtype))
     return g.op("Add", made, g.to(mean, out.dtype))
 
@@ -157,7 +156,13 @@ def _geometric(g: Graph, out: Any, x: Any, p: float, **kwargs: Any) -> str:
 
 def _chance(g: Graph, out: Any, p: Any, **kwargs: Any) -> str:
     like = Value.make("", torch.float32, out.shape)
-    below = g.op("Less", _drawn(g, "uniform", like, **kwargs), g.to(p, torch.float32))
+    chance = g.to(p, torch.float32)
+    if isinstance(p, Value):
+        ends = g.scalar(0.0, torch.float32), g.scalar(1.0, torch.float32)
+        above = g.op("GreaterOrEqual", chance, ends[0])
+        holds = g.op("And", above, g.op("LessOrEqual", chance, ends[1]))
+        demand(g, holds, p, "a probability is not between 0 and 1")
+    below = g.op("Less", _drawn(g, "uniform", like, **kwargs), chance)
     return g.cast(below, out.dtype)
 
 
@@ -177,15 +182,22 @@ def _multinomial(
 ) -> str:
     """The places of the greatest quotients of weights by exponential numbers; with
     replacement, each draw has numbers of its own."""
+    rows = g.to(weights, torch.float32)
+    zero, most = (g.scalar(n, torch.float32) for n in (0.0, math.inf))
+    inside = g.op("And", g.op("GreaterOrEqual", rows, zero), g.op("Less", rows, most))
+    demand(g, inside, weights, "a weight is negative, infinite or NaN")
+    total = Value.make(g.op("ReduceSum", rows, g.ints([-1]), keepdims=1), torch.float32,
+                       [*weights.shape[:-1], 1])  # fmt: skip
+    demand(g, g.op("Greater", total, zero), total, "the weights of a row add up to 0")
     if not replacement or (isinstance(count, int) and count == 1):
         like = Value.make("", torch.float32, weights.shape)
         noise = _drawn(g, "exponential", like, **kwargs)
-        quotients = g.op("Div", g.to(weights, torch.float32), noise)
+        quotients = g.op("Div", rows, noise)
         return g.ops("TopK", quotients, g.ints([count]), count=2, axis=-1, largest=1)[1]
     shape = [*weights.shape[:-1], count, weights.shape[-1]]
     noise = _drawn(g, "exponential", Value.make("", torch.float32, shape), **kwargs)
-    rows = g.op("Unsqueeze", g.to(weights, torch.float32), g.ints([-2]))
-    return g.op("ArgMax", g.op("Div", rows, noise), axis=-1, keepdims=0)
+    quotients = g.op("Div", g.op("Unsqueeze", rows, g.ints([-2])), noise)
+    return g.op("ArgMax", quotients, axis=-1, keepdims=0)
 
 
 DRAWS = frozenset(name for name, write in TABLE.items() if write.__module__ == __name__)

@@ -25,6 +25,12 @@ def reduced(
     return g.op(kind, x, axes, keepdims=int(keep))
 
 
+def demand(g: Graph, holds: str, x: Value, message: str) -> None:
+    """Runs fail where torch raises an error: unless a condition holds for all elements."""
+    number = reduced(g, "ReduceMin", g.cast(holds, torch.int32), x.rank)
+    g.check(g.cast(number, torch.bool), f"{g.operator}: {message}")
+
+
 def _reduction(kind: str) -> Any:
     def write(
         g: Graph, out: Any, x: Value, dim: Any = None, keepdim: bool = False, **kwargs: Any

@@ -15,6 +15,7 @@ from . import (
     _caches,
     _complex,
     _control,
+    _indexing,
     _layers,
     _linalg,
     _pointwise,
@@ -32,8 +33,8 @@ from ._table import HINTS, TABLE, Handler
 from ._views import order_in_memory, source_of
 
 # They fill TABLE.
-assert all((_caches, _layers, _linalg, _pointwise, _quantized, _random, _recurrent))
-assert all((_reductions, _shapes, _special, _vision))
+assert all((_caches, _indexing, _layers, _linalg, _pointwise, _quantized, _random))
+assert all((_recurrent, _reductions, _shapes, _special, _vision))
 
 # Arguments that only place a tensor, or that the result in torch tells as well.
 _PLACING = {
@@ -190,7 +191,7 @@ class Translation:
             return
         if name == _EFFECTS:
             if str(node.args[1]) == _OF_MATRICES:
-                self._check_matrices(*map(self._value, node.args[2:4]))
+                _linalg.check_info(self.graph, *map(self._value, node.args[2:4]))
             self.values[node] = ["token"]
             return
         if node.target is operator.getitem:
@@ -279,16 +280,6 @@ class Translation:
             whole = _complex.joined(self.graph, _complex.Pair(*parts))
             return self.graph.output(base, whole, parts[0].dtype)
         return self.graph.output(base, parts[0], value.dtype)
-
-    def _check_matrices(self, info: Value, what: str) -> None:
-        """Runs fail where torch raises an error: a matrix has no inverse, or no factor."""
-        if 0 in info.shape:
-            return
-        largest = self.graph.op("ReduceMax", info, keepdims=0) if info.rank else info
-        zero = self.graph.scalar(0, torch.int32)
-        holds = self.graph.op("Equal", largest, zero)
-        reason = "positive definite" if "cholesky" in what else "invertible"
-        self.graph.check(holds, f"{what}: the input matrix is not {reason}")
 
     def _strided(self, node: fx.Node) -> None:
         """Elements by their places in memory: that of what the tensor is a view of."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
+import threading
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import torch
 
 from ._graph import Graph, Value
-from ._table import aten, fixed
+from ._table import aten, fixed, refuse
 
 _INT64 = torch.int64
 
@@ -21,11 +23,21 @@ _INT64 = torch.int64
 @aten(others=("torchvision.nms.default",))
 def _nms(g: Graph, out: Any, boxes: Value, scores: Value, threshold: float) -> str:
     """The numbers of the boxes that stay, best first."""
+    if threshold < 0:
+        refuse(f"an overlap of more than {threshold}, which boxes that lie apart have")
     count = g.ints([boxes.shape[0]])
+    # ONNX's operator orders the corners of a box; to torchvision, one with its corners
+    # exchanged is empty. And it drops the least scores and NaN, which torch sorts first.
+    first, last = (g.op("Slice", g.to(boxes, torch.float32), g.ints([i]), g.ints([i + 2]),
+                        g.ints([1])) for i in (0, 2))  # fmt: skip
+    corners = g.op("Concat", first, g.op("Max", first, last), axis=1)
+    value = g.to(scores, torch.float32)
+    least, most = (g.scalar(n, torch.float32) for n in (-3.4e38, math.inf))
+    value = g.op("Where", g.op("IsNaN", value), most, g.op("Max", value, least))
     chosen = g.op(
         "NonMaxSuppression",
-        g.op("Unsqueeze", g.to(boxes, torch.float32), g.ints([0])),
-        g.op("Unsqueeze", g.to(scores, torch.float32), g.ints([0, 1])),
+        g.op("Unsqueeze", corners, g.ints([0])),
+        g.op("Unsqueeze", value, g.ints([0, 1])),
         count,
         g.constant([fixed(threshold)], torch.float32),
     )
@@ -151,19 +163,18 @@ _REPLACED: dict[str, dict[str, Any]] = {
 }
 
 
+_LOCK = threading.RLock()  # of the exchanged code; a second export would keep it as torchvision's
+
+
 @contextlib.contextmanager
 def exportable() -> Iterator[None]:
     """While it is active, functions of torchvision compute the same without a branch that
     the number of boxes decides, if torchvision is imported."""
-    replaced = []
-    for name, functions in _REPLACED.items():
-        for each, ours in functions.items():
-            theirs = getattr(sys.modules.get(name), each, None)
-            if isinstance(theirs, FunctionType):
-                replaced.append((theirs, theirs.__code__))
-                theirs.__code__ = ours.__code__
-    try:
+    with _LOCK, contextlib.ExitStack() as undone:
+        for name, functions in _REPLACED.items():
+            for each, ours in functions.items():
+                theirs = getattr(sys.modules.get(name), each, None)
+                if isinstance(theirs, FunctionType):
+                    undone.callback(setattr, theirs, "__code__", theirs.__code__)
+                    theirs.__code__ = ours.__code__
         yield
-    finally:
-        for function, code in replaced:
-            function.__code__ = code

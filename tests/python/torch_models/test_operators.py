@@ -392,17 +392,55 @@ def test_parameters_that_calls_change() -> None:
     torch.testing.assert_close(model.buffers["scale"], module.scale.detach())
 
 
+class Checked(nn.Module):
+    """What fails for matrices that have no inverse or factor."""
+
+    def forward(self, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+        """Each function of its own matrices."""
+        checked, f = {"check_errors": True}, torch.linalg
+        return (
+            f.inv(a), f.cholesky(b), f.inv_ex(c, **checked)[0],
+            f.cholesky_ex(d, **checked)[0], f.solve_ex(e, e, **checked)[0],
+        )  # fmt: skip
+
+
 def test_singular_matrices() -> None:
     """A run fails, as torch does; the variants that tell where give the same place."""
     singular = torch.stack([torch.eye(3), torch.ones(3, 3)])
     found = Function(lambda x: (torch.linalg.inv_ex(x)[1], torch.linalg.cholesky_ex(x)[1]))
     infos = trt.compile(found, (singular,), **OPTIONS)(singular)
     assert all(map(torch.equal, infos, found(singular)))
-    for function, told in ((torch.linalg.inv, "invertible"), (torch.linalg.cholesky, "definite")):
-        model = trt.compile(Function(function), (singular,), **OPTIONS)
-        assert torch.equal(model(singular[:1].repeat(2, 1, 1))[0], torch.eye(3))
-        with pytest.raises(trt.Error, match=f"the input matrix is not .*{told}"):
-            model(singular)
+    names = ("inv", "cholesky", "inv_ex", "cholesky_ex", "solve_ex")
+    module = Checked()
+    args = tuple(torch.eye(3).repeat(2, 1, 1) for _ in names)
+    shapes = tuple({0: AUTO} for _ in names)
+    model = trt.compile(module, args, dynamic_shapes=shapes, **OPTIONS)
+    none = tuple(x[:0] for x in args)
+    for given in (args, none):
+        assert all(map(torch.equal, model(*given), module(*given)))
+    for i, name in enumerate(names):
+        bad = tuple(singular if k == i else x for k, x in enumerate(args))
+        what = "positive definite" if "cholesky" in name else "invertible"
+        with pytest.raises(trt.Error, match=f"linalg.{name}: the input matrix is not {what}"):
+            model(*bad)
+        with pytest.raises(torch.linalg.LinAlgError):
+            module(*bad)
+
+
+def test_determinants_of_bad_matrices() -> None:
+    """Singular ones, with a pivot of 0 in each place, and one with NaN."""
+    module = Function(torch.linalg.slogdet)
+    x = torch.diag_embed(torch.tensor([[0.0, 1, 2], [1, 0, 2], [1, 2, 0], [0, 0, 0], [1, 2, -3]]))
+    x[4, 1, 1] = torch.nan
+    found = trt.compile(module, (x,), **OPTIONS)(x)
+    torch.testing.assert_close(found, module(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("order", [0.0, 2.0, torch.inf])
+def test_embeddings_with_a_norm(order: float) -> None:
+    weight, index = torch.randn(6, 4) * 2, torch.tensor([0, 2, 2])
+    module = Function(lambda x: F.embedding(x, weight.clone(), max_norm=1.0, norm_type=order))
+    torch.testing.assert_close(trt.compile(module, (index,), **OPTIONS)(index), module(index))
 
 
 def test_layouts_are_refused() -> None:

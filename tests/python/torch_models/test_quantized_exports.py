@@ -76,6 +76,19 @@ def _fake(x: Any) -> Any:
     ]
 
 
+def _beyond(x: Any) -> Any:
+    """Zero points that the integers' type does not hold, or that are no integers."""
+    bytes_ = Q.quantize_per_tensor(x, 0.1, -5, 0, 255, torch.uint8)
+    signed = Q.quantize_per_tensor(x, 0.05, 0, *INT8)
+    scale = torch.linspace(0.05, 0.15, 5)
+    return (
+        bytes_, Q.dequantize_per_tensor(bytes_, 0.1, 300, 0, 255, torch.uint8),
+        Q.dequantize_per_channel(signed, scale, torch.arange(126, 131), 0, *INT8),
+        Q.quantize_per_channel(x, scale, torch.arange(-3, 2), 0, 0, 255, torch.uint8),
+        Q.dequantize_per_channel(signed, scale, torch.arange(5) / 4, 0, *INT8),
+    )  # fmt: skip
+
+
 class Function(torch.nn.Module):
     """A module of a function."""
 
@@ -104,9 +117,28 @@ def test_layers_of_an_export() -> None:
     _assert_close(trt.compile(module, (x,), **OPTIONS)(x), module(x), 2e-3)
 
 
-@pytest.mark.parametrize("function", [_dynamic, _groups, _fake])
+@pytest.mark.parametrize("function", [_dynamic, _groups, _fake, _beyond])
 def test_integers(function: Any) -> None:
     torch.manual_seed(1)
     module = Function(function)
     x = torch.randn(5, 8)
     _assert_close(trt.compile(module, (x,), **OPTIONS)(x), module(x))
+
+
+def test_ranges_that_are_refused() -> None:
+    """Most of them torch finds in each call alone."""
+    fake, scale = torch.fake_quantize_per_channel_affine, torch.full((5,), 0.1)
+    zero = torch.full((5,), 300, dtype=torch.int32)
+    refused = {
+        "outside of the range -128 to 127": lambda x: fake(x, scale, zero, 0, -128, 127),
+        "that are no integers": lambda x: fake(x, scale, zero / 7, 0, -128, 127),
+        "torch.int8 of the range -200 to 127": lambda x: Q.quantize_per_tensor(
+            x, 0.1, 0, -200, 127, torch.int8
+        ),
+        "quantization to torch.float8_e4m3fn": lambda x: Q.quantize_per_tensor(
+            x, 0.1, 0, -448, 448, torch.float8_e4m3fn
+        ),
+    }
+    for message, function in refused.items():
+        with pytest.raises(trt.UnsupportedError, match=message):
+            trt.compile(Function(function), (torch.randn(5, 8),), **OPTIONS)

@@ -85,3 +85,30 @@ def test_what_is_refused() -> None:
 
     with pytest.raises(trt.UnsupportedError, match="random numbers in a branch or loop"):
         trt.compile(Own(), (torch.ones(3),), **OPTIONS)
+
+
+class Checked(torch.nn.Module):
+    """Parameters that torch checks in each call."""
+
+    def forward(self, x: Any) -> Any:
+        """Draws of each kind."""
+        return torch.multinomial(x, 1), torch.bernoulli(x[0]), torch.normal(0.0, x[0])
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    ([0.0, 0.0], "add up to 0"), ([torch.nan, 1.0], "infinite or NaN"),
+    ([-1.0, 2.0], "negative, infinite"), ([0.5, 1.5], "between 0 and 1"),
+])  # fmt: skip
+def test_parameters_that_torch_refuses(checked: Any, row: Any, message: str) -> None:
+    x = torch.tensor([row, [0.5, 0.25]])
+    with pytest.raises(RuntimeError):
+        Checked()(x)
+    with pytest.raises(trt.FailedPreconditionError, match=message):
+        checked(x)
+
+
+@pytest.fixture(scope="module")
+def checked() -> Any:
+    model = trt.compile(Checked(), (torch.full((2, 2), 0.5),), **OPTIONS)
+    assert all(map(torch.is_tensor, model(torch.tensor([[0.0, 1.0], [0.5, 0.0]]))))
+    return model

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+import time
 import types
 from typing import Any
 
@@ -106,7 +108,7 @@ def kept_of(boxes: Any, scores: Any, threshold: float) -> list[int]:
     """Non-maximum suppression, greedily."""
     kept: list[int] = []
     for i in np.argsort(-scores, kind="stable"):
-        if all(overlap(boxes[i], boxes[j]) <= threshold for j in kept):
+        if not any(overlap(boxes[i], boxes[j]) > threshold for j in kept):
             kept.append(int(i))
     return kept
 
@@ -217,6 +219,24 @@ def test_operators() -> None:
             np.testing.assert_allclose(found, correct, atol=1e-4)
 
 
+def test_suppression_at_edges() -> None:
+    """Boxes that are masked by their scores stay; a box with exchanged corners is empty."""
+    boxes, scores = boxes_of(9, 11), np.random.default_rng(3).random(9, np.float32)
+    boxes[4], boxes[5] = boxes[0][[2, 3, 0, 1]], boxes[1][[0, 3, 2, 1]]
+    scores[[2, 7]], scores[1] = -np.inf, np.nan
+    args = torch.from_numpy(boxes.copy()), torch.from_numpy(scores)
+    nms = torch.ops.torchvision.nms
+    model = compiled(lambda *args: nms(*args, 0.3), *args, axes=[[0], [0]])
+    boxes[:, 2:] = np.maximum(boxes[:, :2], boxes[:, 2:])
+    expected = kept_of(boxes, np.nan_to_num(scores, nan=np.inf), 0.3)
+    assert {1, 2, 4, 5, 7} <= set(expected)
+    assert model(*args).tolist() == expected
+    none = model(args[0][:0], args[1][:0])
+    assert none.shape == (0,)
+    with pytest.raises(rabbet.UnsupportedError, match=r"more than -0\.5"):
+        compiled(lambda *args: nms(*args, -0.5), *args, axes=[[], []])
+
+
 def test_suppression_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """torchvision's own function asks whether there are boxes, which an export cannot."""
 
@@ -251,8 +271,24 @@ def test_suppression_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
             apart = boxes[found] + classes[found, None] * 100
             assert model(*args).tolist() == kept_of(apart, shown[found], 0.3)
     assert batched_nms.__code__ is code
-    with _vision.exportable():
-        assert batched_nms.__code__ is not code
+    # Exports of several threads: none takes the exchanged code for torchvision's.
+    entered, leave = threading.Event(), threading.Event()
+
+    def export() -> None:
+        with _vision.exportable():
+            entered.set()
+            leave.wait(10)
+
+    first, second = (threading.Thread(target=export) for _ in range(2))
+    first.start()
+    entered.wait(10)
+    assert batched_nms.__code__ is not code
+    second.start()
+    time.sleep(0.01)
+    leave.set()
+    first.join()
+    second.join()
+    assert batched_nms.__code__ is code
 
 
 def pasted(masks: Any, boxes: Any, height: int, width: int) -> Any:
