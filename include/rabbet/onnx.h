@@ -45,6 +45,10 @@ typedef struct rabbet_onnx_options_t {
   // are open, an If of two ranks). 0: it has the rank that most exporters mean,
   // and runs that give another one fail; otherwise the node is UNSUPPORTED.
   uint64_t refuse_open_ranks;
+  // Shapes that most runs have, in elements of `input_size`, too: if they tell
+  // the condition of an If of two ranks, it has the rank of these runs.
+  const rabbet_onnx_input_t* usual_inputs;
+  size_t usual_count;
 } rabbet_onnx_options_t;
 
 // One thing that is wrong with the model.

@@ -19,7 +19,14 @@ from ._network import INetworkDefinition
 from ._onnx import OnnxParser
 from ._pickling import plugin_names
 from ._plugins import library_paths, load_plugins
-from ._profiles import Ranges, ShapeRange, add_profile, fixed_shapes, ranges_of
+from ._profiles import (
+    Ranges,
+    ShapeRange,
+    add_profile,
+    fixed_shapes,
+    ranges_of,
+    usual_shapes,
+)
 from ._progress import progress_monitor
 from ._runtime import Runtime
 
@@ -36,6 +43,7 @@ def _network_of(
     parser = OnnxParser(network, logger)
     parser.double = double
     parser.input_shapes = fixed_shapes(ranges)
+    parser.usual_shapes = usual_shapes(ranges)
     if isinstance(model, (str, os.PathLike)):
         parser.parse_from_file(model)
     elif _is_model(model):

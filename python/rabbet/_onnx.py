@@ -131,6 +131,9 @@ class OnnxParser(Managed):
     """Shapes of inputs in all runs, for extents that the model leaves open; -1 stays open.
     What depends on them (the rank of a `Squeeze`, the branch of an `If`) is imported for
     these."""
+    usual_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    """Shapes of inputs in most runs: an `If` whose branches differ in rank is imported with
+    the rank of these."""
     _subgraphs: list[tuple[list[int], bool]]
     _proto: tuple[bytes, File | None] | None = None
     _lent = False
@@ -167,6 +170,7 @@ class OnnxParser(Managed):
             self._lent,
             bool(self.double),
             dict(self.input_shapes),
+            dict(self.usual_shapes),
         )
         self._errors = [ParserError(*item[:-1]) for item in found]
         self._divide(nodes, {item[-1] for item in found})

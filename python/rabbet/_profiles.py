@@ -203,6 +203,16 @@ def fixed_shapes(ranges: Ranges) -> dict[str, tuple[int, ...]]:
     }
 
 
+def usual_shapes(ranges: Ranges) -> dict[str, tuple[int, ...]]:
+    """The shapes of inputs that the first profile's kernels are chosen for."""
+    return fixed_shapes([(_usual(shapes), {}) for shapes, _ in ranges[:1]])
+
+
+def _usual(shapes: Any) -> dict[str, Any]:
+    given = shapes.items() if isinstance(shapes, Mapping) else ()
+    return {name: tuple(range_of(shape, name))[1] for name, shape in given}
+
+
 def _shared(extents: tuple[Any, ...]) -> int:
     try:
         sizes = {operator.index(extent) for extent in extents}

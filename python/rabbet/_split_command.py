@@ -22,7 +22,7 @@ from ._errors import (
 )
 from ._onnx import OnnxParser
 from ._plugins import load_plugins
-from ._profiles import fixed_shapes
+from ._profiles import fixed_shapes, usual_shapes
 
 _RANGE = ("--min-shapes", "--opt-shapes", "--max-shapes")
 
@@ -171,6 +171,7 @@ def _network(
         parser = OnnxParser(network, logger)
         parser.double = "--double" in options
         parser.input_shapes = fixed_shapes([(ranges, {})])
+        parser.usual_shapes = usual_shapes([(ranges, {})])
         try:
             parser.parse_from_file(model)
         except (InvalidArgumentError, OutOfRangeError) as error:  # the model's fault

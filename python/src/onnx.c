@@ -108,7 +108,7 @@ static PyObject* py_import_result(const py_import_t* import,
 
 static PyObject* py_import(PyObject* network, PyObject* data,
                            PyObject* initializers, PyObject* shapes,
-                           py_import_t* import) {
+                           PyObject* usual_shapes, py_import_t* import) {
   import->from_memory = !Py_IsNone(data);
   if (import->from_memory &&
       PyObject_GetBuffer(data, &import->view, PyBUF_SIMPLE) < 0) {
@@ -125,11 +125,14 @@ static PyObject* py_import(PyObject* network, PyObject* data,
   import->options.initializer_size = sizeof(*list);
   rabbet_onnx_input_t* inputs =
       list ? py_shapes(shapes, &import->options.input_count) : NULL;
+  rabbet_onnx_input_t* usual =
+      inputs ? py_shapes(usual_shapes, &import->options.usual_count) : NULL;
   import->options.inputs = inputs;
+  import->options.usual_inputs = usual;
   import->options.input_size = sizeof(*inputs);
   PyObject* result = NULL;
   RABBET_PY_HOLD(network);
-  if (inputs && !rabbet_py_begin(network, "network")) {
+  if (usual && !rabbet_py_begin(network, "network")) {
     rabbet_status_t status = py_run_import(import);
     rabbet_py_end(network);
     result = py_import_result(import, status);
@@ -140,25 +143,27 @@ static PyObject* py_import(PyObject* network, PyObject* data,
   PyMem_Free(views);
   PyMem_Free(list);
   PyMem_Free(inputs);
+  PyMem_Free(usual);
   rabbet_onnx_errors_destroy(import->errors);
   return result;
 }
 
 // import_onnx(network, path | None, data | None, override, initializers,
 //             borrow: whether the initializers outlive the network,
-//             double: whether DOUBLE is kept, shapes: {input: extents})
+//             double: whether DOUBLE is kept, shapes: {input: extents},
+//             usual: {input: extents of most runs})
 //   -> (exception | None, [(code, node, node name, operator, message, node of
 //   the main graph)],
 //       number of nodes)
 static PyObject* py_import_onnx(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *network, *path, *data, *given, *shapes, *name = NULL;
+  PyObject *network, *path, *data, *given, *shapes, *usual, *name = NULL;
   int override = 0, borrow = 0, keep_double = 0;
   py_import_t import = {
       .options = {.struct_size = sizeof(rabbet_onnx_options_t)}};
-  if (!PyArg_ParseTuple(args, "OOOpO!ppO!", &network, &path, &data, &override,
+  if (!PyArg_ParseTuple(args, "OOOpO!ppO!O!", &network, &path, &data, &override,
                         &PyDict_Type, &given, &borrow, &keep_double,
-                        &PyDict_Type, &shapes)) {
+                        &PyDict_Type, &shapes, &PyDict_Type, &usual)) {
     return NULL;
   }
   import.options.plugin_override = override != 0;
@@ -170,11 +175,13 @@ static PyObject* py_import_onnx(PyObject* module, PyObject* args) {
   import.path = name ? PyBytes_AsString(name) : NULL;
   PyObject* initializers = import.network ? PyDict_Copy(given) : NULL;
   PyObject* own_shapes = initializers ? PyDict_Copy(shapes) : NULL;
-  PyObject* result =
-      own_shapes ? py_import(network, data, initializers, own_shapes, &import)
-                 : NULL;
+  PyObject* own_usual = own_shapes ? PyDict_Copy(usual) : NULL;
+  PyObject* result = own_usual ? py_import(network, data, initializers,
+                                           own_shapes, own_usual, &import)
+                               : NULL;
   Py_XDECREF(initializers);
   Py_XDECREF(own_shapes);
+  Py_XDECREF(own_usual);
   Py_XDECREF(name);
   return result;
 }

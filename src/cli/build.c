@@ -71,12 +71,17 @@ static rabbet_status_t shape_options_fixed(const shape_options_t* options,
                                            rabbet_arena_t* arena,
                                            rabbet_onnx_options_t* onnx) {
   rabbet_onnx_input_t* inputs = NULL;
+  rabbet_onnx_input_t* usual = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, options->counts[SHAPES_OPT], sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, options->counts[SHAPES_OPT], sizeof(*usual), (void**)&usual));
   for (size_t i = 0; i < options->counts[SHAPES_OPT]; ++i) {
     const rabbet_named_dims_t* given = &options->shapes[SHAPES_OPT][i];
     rabbet_dims_t dims = given->dims;
     bool found = given->quoted || !strchr(given->name, '*');
+    if (found)
+      usual[onnx->usual_count++] = (rabbet_onnx_input_t){given->name, dims};
     for (int which = 0; found && which < SHAPES_COUNT; ++which) {
       const rabbet_dims_t* other =
           shape_options_find(options, which, given->name);
@@ -88,6 +93,7 @@ static rabbet_status_t shape_options_fixed(const shape_options_t* options,
       inputs[onnx->input_count++] = (rabbet_onnx_input_t){given->name, dims};
   }
   onnx->inputs = inputs;
+  onnx->usual_inputs = usual;
   onnx->input_size = sizeof(*inputs);
   return rabbet_ok();
 }

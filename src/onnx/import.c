@@ -498,17 +498,17 @@ static rabbet_status_t onnx_take_given(rabbet_onnx_storage_t* storage,
 }
 
 static rabbet_status_t onnx_take_shapes(rabbet_onnx_importer_t* importer,
-                                        const rabbet_onnx_options_t* options) {
+                                        const rabbet_onnx_input_t* given,
+                                        size_t given_size, size_t given_count,
+                                        const rabbet_onnx_input_t** out_inputs,
+                                        size_t* out_count) {
   rabbet_onnx_input_t* inputs = NULL;
-  size_t count = options->inputs ? options->input_count : 0;
+  *out_count = given ? given_count : 0;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &importer->arena, count, sizeof(*inputs), (void**)&inputs));
-  RABBET_RETURN_IF_ERROR(
-      RABBET_ELEMENTS_READ(rabbet_onnx_input_t, options->inputs,
-                           options->input_size, count, dims, inputs));
-  importer->inputs = inputs;
-  importer->input_count = count;
-  return rabbet_ok();
+      &importer->arena, *out_count, sizeof(*inputs), (void**)&inputs));
+  *out_inputs = inputs;
+  return RABBET_ELEMENTS_READ(rabbet_onnx_input_t, given, given_size,
+                              *out_count, dims, inputs);
 }
 
 // Takes ownership of the storage.
@@ -537,7 +537,14 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
   rabbet_map_initialize(network->allocator, &importer.held);
   rabbet_map_initialize(network->allocator, &importer.captures);
   status = onnx_take_given(storage, options);
-  if (rabbet_is_ok(status)) status = onnx_take_shapes(&importer, options);
+  if (rabbet_is_ok(status))
+    status = onnx_take_shapes(&importer, options->inputs, options->input_size,
+                              options->input_count, &importer.inputs,
+                              &importer.input_count);
+  if (rabbet_is_ok(status))
+    status = onnx_take_shapes(&importer, options->usual_inputs,
+                              options->input_size, options->usual_count,
+                              &importer.usual_inputs, &importer.usual_count);
   if (rabbet_is_ok(status)) status = onnx_import_model(&importer);
   rabbet_map_deinitialize(&importer.layer_names);
   rabbet_map_deinitialize(&importer.held);

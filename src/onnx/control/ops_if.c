@@ -1,4 +1,6 @@
 // If: one branch, known at import or chosen in a run.
+#include <string.h>
+
 #include "onnx/control/list.h"
 #include "onnx/held.h"
 #include "onnx/operators.h"
@@ -121,9 +123,71 @@ static void onnx_match_flags(rabbet_onnx_node_t* node, rabbet_tensor_t** of) {
       of[k] = rabbet_onnx_reshape(node, of[k], NULL, 0);
 }
 
-// Of two ranks, the lower one is imported, as exporters take it for the nodes
-// behind (torch's Squeeze of an extent that varies); a run that takes the other
-// branch fails.
+// The usual extents of inputs as values of symbols.
+static void onnx_usual_symbols(const rabbet_onnx_importer_t* importer,
+                               int64_t* symbols, bool* known) {
+  const rabbet_network_t* network = importer->network;
+  for (int32_t i = 0; i < (int32_t)rabbet_network_input_count(network); ++i) {
+    const rabbet_tensor_t* input = rabbet_network_input(network, (size_t)i);
+    for (size_t k = 0; k < importer->usual_count; ++k) {
+      const rabbet_onnx_input_t* usual = &importer->usual_inputs[k];
+      if (!usual->name || usual->dims.rank != input->shape.rank ||
+          strcmp(usual->name, rabbet_tensor_name(input)) != 0)
+        continue;
+      for (int32_t axis = 0; axis < usual->dims.rank; ++axis) {
+        const rabbet_expr_node_t* extent =
+            rabbet_expr_node(network->graph, input->shape.d[axis]);
+        if (extent->op != RABBET_EXPR_SYMBOL || usual->dims.d[axis] < 0)
+          continue;
+        symbols[extent->a] = usual->dims.d[axis];
+        known[extent->a] = true;
+      }
+    }
+  }
+}
+
+// The branch that runs of the usual extents take: 0 or 1, or -1 if they do not
+// tell.
+static int onnx_usual_branch(rabbet_onnx_node_t* node,
+                             rabbet_tensor_t* condition) {
+  rabbet_onnx_importer_t* importer = node->importer;
+  const rabbet_expr_graph_t* graph = importer->network->graph;
+  if (importer->usual_count == 0) return -1;
+  rabbet_onnx_fail(node, rabbet_network_infer(importer->network));
+  if (!rabbet_onnx_ok(node) || !condition->values || condition->denominators ||
+      condition->value_count != 1)
+    return -1;
+  const size_t count = rabbet_expr_node_count(graph);
+  const size_t symbol_count = rabbet_expr_symbol_count(graph);
+  int64_t *values = NULL, *symbols = NULL;
+  bool *valid = NULL, *known = NULL;
+  rabbet_arena_t* arena = &importer->arena;
+  const struct {
+    size_t count, size;
+    void** room;
+  } rooms[] = {{count, sizeof(*values), (void**)&values},
+               {count, sizeof(*valid), (void**)&valid},
+               {symbol_count, sizeof(*symbols), (void**)&symbols},
+               {symbol_count, sizeof(*known), (void**)&known}};
+  for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); ++i)
+    rabbet_onnx_fail(
+        node, rabbet_arena_allocate_array(arena, rooms[i].count, rooms[i].size,
+                                          rooms[i].room));
+  if (!rabbet_onnx_ok(node)) return -1;
+  onnx_usual_symbols(importer, symbols, known);
+  for (size_t i = 0; i < count; ++i) {
+    const rabbet_expr_node_t* expr = rabbet_expr_node(graph, (rabbet_expr_t)i);
+    valid[i] = (expr->op != RABBET_EXPR_SYMBOL || known[expr->a]) &&
+               rabbet_expr_evaluate_node(graph, (rabbet_expr_t)i, symbols,
+                                         values, valid);
+  }
+  const rabbet_expr_t told = condition->values[0];
+  return !valid[told] ? -1 : values[told] != 0 ? 0 : 1;
+}
+
+// Of two ranks, that of runs of the usual extents is imported, or else the
+// lower one, as exporters take it for the nodes behind (torch's Squeeze of an
+// extent that varies); a run that takes the other branch fails.
 static void onnx_match_ranks(onnx_choice_t* choice, rabbet_tensor_t** of) {
   rabbet_onnx_node_t* node = choice->node;
   const int ranks[] = {rabbet_onnx_rank(node, of[0]),
@@ -136,7 +200,9 @@ static void onnx_match_ranks(onnx_choice_t* choice, rabbet_tensor_t** of) {
                      ranks[0], ranks[1]);
     return;
   }
-  int kept = ranks[0] < ranks[1] ? 0 : 1;
+  int kept = onnx_usual_branch(node, choice->condition);
+  if (!rabbet_onnx_ok(node)) return;
+  if (kept < 0) kept = ranks[0] < ranks[1] ? 0 : 1;
   if (choice->only == 1 - kept) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "of one output the then_branch has the lower rank, of "

@@ -213,7 +213,9 @@ def test_of_two_ranks_the_lower_is_imported(swapped: bool) -> None:
     check_ranks(data, None, right, wrong, message)
 
 
-def test_squeeze_of_an_extent_that_varies_as_torch_exports_it() -> None:
+@pytest.mark.parametrize("usual", [1, 3])
+def test_squeeze_of_an_extent_that_varies_as_torch_exports_it(usual: int) -> None:
+    """The rank of the usual extents is imported."""
     yes = graph([node("Squeeze", ["x", "one"], ["r"])], [value("r")])
     no = graph([node("Identity", ["x"], ["r"])], [value("r")])
     nodes = [
@@ -225,11 +227,13 @@ def test_squeeze_of_an_extent_that_varies_as_torch_exports_it() -> None:
     ]
     inputs = [value("x", shape=(2, "k", 2))]
     data = model_of(nodes, inputs, [value("z")], {"one": np.int64([1])})
-    shapes = {"x": ((2, 1, 2), (2, 1, 2), (2, 3, 2))}
+    shapes = {"x": ((2, 1, 2), (2, usual, 2), (2, 3, 2))}
     right, wrong = np.arange(4).reshape(2, 1, 2) - 1, np.ones((2, 3, 2))
-    check_ranks(
-        data, shapes, right, wrong, "is false, so its result has rank 3; rank 2"
-    )
+    message = "is false, so its result has rank 3; rank 2"
+    if usual == 3:
+        right, wrong = wrong, right
+        message = "is true, so its result has rank 2; rank 3"
+    check_ranks(data, shapes, right, wrong, message)
 
 
 def test_two_ranks_in_a_branch() -> None:
