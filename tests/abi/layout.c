@@ -184,7 +184,7 @@ SIZE(rabbet_onnx_initializer_t, 24);
 FIELD(rabbet_onnx_initializer_t, name, 0);
 FIELD(rabbet_onnx_initializer_t, data, 8);
 FIELD(rabbet_onnx_initializer_t, size, 16);
-SIZE(rabbet_onnx_options_t, 88);
+SIZE(rabbet_onnx_options_t, 104);
 FIELD(rabbet_onnx_options_t, struct_size, 0);
 FIELD(rabbet_onnx_options_t, plugin_override, 4);
 FIELD(rabbet_onnx_options_t, external_data_dir, 8);
