@@ -38,9 +38,9 @@ typedef struct rabbet_onnx_importer_t {
   bool plugin_override;
   bool refuses_open_ranks;
   const rabbet_onnx_input_t* inputs;  // given shapes, in the arena
-  const rabbet_onnx_input_t* usual_inputs;
-  size_t usual_count;
   size_t input_count;
+  const rabbet_onnx_input_t* usual_inputs;  // those of most runs, likewise
+  size_t usual_count;
   rabbet_onnx_extent_t* extents;  // of names that these shapes have
   size_t extent_count;
   const rabbet_onnx_part_t* part;  // NULL: the network is the model's
