@@ -55,6 +55,13 @@ static bool has_odd_channels(const rabbet_dnnl_spec_t* spec) {
           rabbet_dnnl_channels_last(spec->src.format, spec->src.rank));
 }
 
+static bool has_small_groups(const rabbet_dnnl_spec_t* spec) {
+  enum { VECTOR = 16 };
+  return spec->weights.rank > spec->src.rank &&
+         (spec->weights.dims[1] % VECTOR != 0 ||
+          spec->weights.dims[2] % VECTOR != 0);
+}
+
 // Implementations of oneDNN 2.6 that failed our tests: they are not used.
 static bool is_unfit(const rabbet_dnnl_spec_t* spec, const char* name) {
   // Code for processors that sum pairs of 8-bit products in 16 bits.
@@ -78,6 +85,11 @@ static bool is_unfit(const rabbet_dnnl_spec_t* spec, const char* name) {
   // sum follows.
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "brgconv") &&
       sees_padding(spec))
+    return true;
+  // Its code does not fit into the room for it where small groups are followed
+  // by functions such as x sigmoid(x).
+  if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "jit_bf16:") &&
+      has_small_groups(spec))
     return true;
   // With 120 or more pixels and an odd number of channels, it sums the memory
   // after the last channel, too.
