@@ -317,7 +317,7 @@ def test_sums_of_a_convolution_are_whole(zero: int | None) -> None:
     expected = np.einsum("bcijkl,mckl->bmij", windows, feeds["w"].astype(np.int64))
     hold(case, model, feeds)
     found = rabbet.compile(model, device="cpu", optimization_level=3)
-    assert "winograd" not in str(found.report)
+    assert "wino" not in str(found.report_json)
     np.testing.assert_array_equal(found.run({"x": feeds["x"]})["y"], expected)
 
 
@@ -329,5 +329,5 @@ def test_filters_that_are_not_whole_may_be_transformed() -> None:
     """)
     weights = np.random.default_rng(6).standard_normal((32, 32, 3, 3)).astype(np.float32)
     model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
-    report = str(rabbet.compile(model, device="cpu", optimization_level=3).report)
-    assert "winograd" in report
+    report = str(rabbet.compile(model, device="cpu", optimization_level=3).report_json)
+    assert "wino" in report  # ours or oneDNN's, chosen or not

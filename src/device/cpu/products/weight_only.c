@@ -418,6 +418,7 @@ typedef struct weight_only_call_t {
   float* out;   // few rows: the result as floats
   rabbet_digits_t* digits;
   bool has_digits[FEW_ROWS];  // of each row
+  bool has_tables;            // of the only row
 } weight_only_call_t;
 
 static char* weight_only_slot_of(const weight_only_call_t* call) {
@@ -453,6 +454,19 @@ static void weight_only_sum(const weight_only_call_t* call, const float* x,
   }
 }
 
+// Whether sums of products with numbers of FP8, before they are scaled, stay
+// finite.
+static bool weight_only_is_moderate(const weight_only_call_t* call,
+                                    const float* x) {
+  const float most = 0x1p100f;
+  double ends[2] = {0};
+  call->vectors->reduce_float(RABBET_REDUCE_MIN, x, call->packed.depth,
+                              &ends[0]);
+  call->vectors->reduce_float(RABBET_REDUCE_MAX, x, call->packed.depth,
+                              &ends[1]);
+  return ends[0] >= -most && ends[1] <= most;
+}
+
 // Prepares rows of x.
 static void weight_only_rows(void* context, int64_t begin, int64_t end) {
   weight_only_call_t* call = context;
@@ -474,7 +488,8 @@ static void weight_only_rows(void* context, int64_t begin, int64_t end) {
                           state->digits_each, x,
                           call->digits + r * weight_only_chunks(call->kernel));
     if (few) call->has_digits[r] = has_digits;
-    if (state->has_tables)
+    if (state->has_tables) call->has_tables = weight_only_is_moderate(call, x);
+    if (call->has_tables)
       rabbet_e4m3_order(x, depth, call->rows);
     else if (few && !has_digits)
       call->vectors->packed_order(call->kernel->type, x, depth,
@@ -534,7 +549,7 @@ static int weight_only_step(const weight_only_call_t* call, int64_t r,
 static void weight_only_multiply(const weight_only_call_t* call, int64_t begin,
                                  int64_t end) {
   const cpu_weight_only_state_t* state = call->state;
-  if (state->has_tables) {
+  if (call->has_tables) {
     rabbet_e4m3_dots(&call->packed, call->rows, begin, end, call->out);
     return;
   }
