@@ -267,7 +267,7 @@ def _masked_scatter(g: Graph, out: Any, x: Value, mask: Value, source: Value) ->
     wide = mask if mask.shape == out.shape else g.op("Expand", mask, shape)
     chosen = g.op("Reshape", g.cast(wide, _INT64), g.ints([-1]))
     before = g.op("CumSum", chosen, g.scalar(0, _INT64), exclusive=1)
-    # What stays may have a place behind the source, where a gather finds zeros.
+    # Where the mask is false, the index may exceed the source: a gather gives 0 there.
     taken = g.op("Gather", g.op("Reshape", source, g.ints([-1])), before, axis=0)
     return g.op("Where", wide, g.op("Reshape", taken, shape), x)
 

@@ -17,7 +17,7 @@ from ._graph import Graph, Value
 from ._reductions import demand
 from ._table import TABLE, aten, refuse
 
-# What torch draws, by name: functions of a shape and the parameters.
+# Samplers by distribution: functions of a shape and the distribution's parameters.
 _KINDS: dict[str, Any] = {
     "normal": lambda shape, **given: torch.randn(shape, **given),
     "uniform": lambda shape, **given: torch.rand(shape, **given),

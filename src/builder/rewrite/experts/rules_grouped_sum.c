@@ -1,5 +1,6 @@
-// What follows products of rows with one of several matrices each: a gathered
-// vector that is added is the layer's bias, a factor of each row its score.
+// A grouped product takes the sum or product that follows it: an added vector
+// that is gathered by the same indices becomes the layer's bias, and a factor
+// for each row its scores.
 #include <assert.h>
 
 #include "builder/rewrite/experts/grouped.h"

@@ -86,8 +86,8 @@ static bool is_unfit(const rabbet_dnnl_spec_t* spec, const char* name) {
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "brgconv") &&
       sees_padding(spec))
     return true;
-  // Its code does not fit into the room for it where small groups are followed
-  // by functions such as x sigmoid(x).
+  // Its generated code does not fit into its buffer if the groups are small and
+  // a function such as x sigmoid(x) follows.
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "jit_bf16:") &&
       has_small_groups(spec))
     return true;

@@ -106,9 +106,10 @@ static rabbet_status_t primitive_make(rabbet_dnnl_t* dnnl,
   primitive->desc = take_desc;
   primitive->bound = (bound_t*)(primitive + 1);
   primitive->exec = (dnnl_exec_arg_t*)(primitive->bound + room);
-  status = rabbet_dnnl_status(
-      dnnl_primitive_create(&primitive->primitive, take_desc),
-      "creating a primitive");
+  dnnl_status_t made = dnnl_primitive_create(&primitive->primitive, take_desc);
+  // The generated code did not fit into its buffer; another kernel may do.
+  if (made == dnnl_runtime_error) made = dnnl_unimplemented;
+  status = rabbet_dnnl_status(made, "creating a primitive");
   if (rabbet_is_ok(status))
     status =
         rabbet_dnnl_status(dnnl_stream_create(&primitive->stream, dnnl->engine,

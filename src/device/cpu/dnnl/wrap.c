@@ -16,8 +16,7 @@ static const struct {
     {dnnl_invalid_arguments, RABBET_STATUS_INTERNAL, "invalid arguments"},
     {dnnl_unimplemented, RABBET_STATUS_UNSUPPORTED, "unimplemented"},
     {dnnl_iterator_ends, RABBET_STATUS_NOT_FOUND, "no more implementations"},
-    // Of a primitive whose code could not be made: others may do.
-    {dnnl_runtime_error, RABBET_STATUS_UNSUPPORTED, "runtime error"},
+    {dnnl_runtime_error, RABBET_STATUS_INTERNAL, "runtime error"},
     {dnnl_not_required, RABBET_STATUS_INTERNAL, "not required"},
 };
 

@@ -176,7 +176,7 @@ typedef struct winograd_call_t {
   char* workspace;
 } winograd_call_t;
 
-// What an item computes: a block of tiles of a group's maps.
+// A unit of parallel work: some tiles of the images, for the maps of a group.
 typedef struct winograd_block_t {
   int64_t first, count;  // tiles
   int64_t group;
