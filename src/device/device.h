@@ -37,6 +37,9 @@ enum {
   // Its products are as fast with the constant as first factor: better than
   // with a transpose behind them.
   RABBET_DEVICE_TURNED_PRODUCTS = 1 << 8,
+  // It may have one kernel for the gate of squeeze and excitation: means of
+  // channels, and convolutions of them.
+  RABBET_DEVICE_SQUEEZE = 1 << 9,
 };
 
 #define RABBET_DEVICE_LOOP_STATE 16

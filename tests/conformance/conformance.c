@@ -117,6 +117,8 @@ static const struct {
     {"cuda", "double", CONFORMANCE_NEVER, "a GPU computes no DOUBLE"},
     {"cpu", "cached_rotation", CONFORMANCE_NEVER,
      "the builder makes these layers for GPUs"},
+    {"cpu", "squeeze", CONFORMANCE_NEVER,
+     "the builder makes these groups for GPUs"},
     {"cpu", "double_matrix_multiply", CONFORMANCE_NEVER,
      "layers around a product of DOUBLE are kernels of their own"},
     {"cpu", "double_thin_products", CONFORMANCE_NEVER, "the same"},

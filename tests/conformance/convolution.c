@@ -490,6 +490,72 @@ static void pooling_modes(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "pooling", attrs, 8, &x, 1));
 }
 
+// An element-wise layer or two: an activation, x sigmoid(x), or a hard sigmoid
+// as exporters write it out.
+static int32_t squeeze_chain(conformance_t* t, int32_t x) {
+  kernel_case_t* c = &t->c;
+  static const int64_t types[] = {
+      RABBET_ACTIVATION_RELU, RABBET_ACTIVATION_SIGMOID, RABBET_ACTIVATION_TANH,
+      RABBET_ACTIVATION_GELU_ERF};
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "type", types[conformance_random(t, 4)])};
+  rabbet_attr_t sigmoid[] = {
+      conformance_int(t, "type", RABBET_ACTIVATION_SIGMOID)};
+  rabbet_attr_t product[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_PROD)};
+  rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
+  int32_t operands[] = {x, -1};
+  switch (conformance_random(t, 4)) {
+    case 0:
+      return x;
+    case 1:
+      operands[1] = kernel_case_op(c, "activation", sigmoid, 1, &x, 1);
+      return kernel_case_op(c, "elementwise", product, 1, operands, 2);
+    case 2:
+      operands[1] = kernel_case_input(
+          c,
+          KERNEL_DIMS(1, conformance_chance(t, 2) ? 1 : c->values[x].dims.d[1],
+                      1, 1),
+          true);
+      x = kernel_case_op(c, "elementwise", sum, 1, operands, 2);
+      return kernel_case_op(c, "activation", attrs, 1, &x, 1);
+    default:
+      return kernel_case_op(c, "activation", attrs, 1, &x, 1);
+  }
+}
+
+// The means of an image's channels, and one or two products of them.
+static void squeeze(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  static const int64_t counts[] = {1, 3, 8, 16, 24, 40, 72, 160};
+  int64_t most = t->large ? 120 : 15;
+  rabbet_dims_t in = KERNEL_DIMS(
+      1 + conformance_random(t, 3), counts[conformance_random(t, 8)],
+      1 + conformance_random(t, most), 1 + conformance_random(t, most));
+  if (t->large && conformance_chance(t, 2)) in.d[1] *= 9;
+  rabbet_attr_t attrs[] = {
+      conformance_int(
+          t, "op",
+          conformance_chance(t, 4) ? RABBET_REDUCE_SUM : RABBET_REDUCE_AVG),
+      conformance_int(t, "axes", 12), conformance_bool(t, "keep_dims", true)};
+  int32_t y = kernel_case_input(c, in, false);
+  y = kernel_case_op(c, "reduce", attrs, 3, &y, 1);
+  int64_t channels = in.d[1];
+  int products = 1 + !conformance_chance(t, 4);
+  for (int i = 0; i < products; ++i) {
+    int64_t outputs =
+        i + 1 < products ? 1 + conformance_random(t, 20) : in.d[1];
+    int32_t inputs[] = {
+        y, kernel_case_input(c, KERNEL_DIMS(outputs, channels, 1, 1), true),
+        -1};
+    if (!conformance_chance(t, 4))
+      inputs[2] = kernel_case_input(c, KERNEL_DIMS(outputs), true);
+    y = squeeze_chain(t, kernel_case_op(c, "convolution", NULL, 0, inputs, 3));
+    channels = outputs;
+  }
+  kernel_case_output(c, y);
+}
+
 // Layers that libraries compute, of a batch of none.
 static void empty_batches(conformance_t* t) {
   kernel_case_t* c = &t->c;
@@ -531,6 +597,7 @@ const conformance_family_t conformance_convolution[] = {
     {"deconvolution", 60, deconvolution},
     {"pooling", 80, pooling},
     {"pooling_modes", 40, pooling_modes},
+    {"squeeze", 80, squeeze},
     {"empty_batches", 20, empty_batches},
     {0},
 };

@@ -28,6 +28,7 @@ typedef struct recipe_t {
   bool prologues;
   size_t limit;    // nodes of a point-wise group
   bool attention;  // attention is grouped first
+  bool squeeze;    // gates of squeeze and excitation are grouped first
   bool quantized;  // products take the nodes that dequantize their factors
   bool pairs;      // products of one tensor that a chain combines are one group
   bool rows;       // products take the normalization of their rows
@@ -162,6 +163,27 @@ static rabbet_status_t cover_attention(rabbet_coverer_t* c) {
   return rabbet_ok();
 }
 
+// Groups each gate of squeeze and excitation for which the device has a kernel,
+// the largest first.
+static rabbet_status_t cover_squeeze(rabbet_coverer_t* c) {
+  rabbet_ir_node_t* nodes[RABBET_FUSE_SQUEEZE_MAX];
+  for (size_t i = c->count; i-- > 0;) {
+    size_t count =
+        rabbet_fuse_squeeze(c->build, rabbet_cover_node(c, i), nodes);
+    bool free = count > 0, supported = false;
+    rabbet_cover_set_clear(&c->inside);
+    for (size_t k = 0; free && k < count; ++k) {
+      int32_t local = rabbet_cover_local(&c->graph, nodes[k]);
+      free = local >= 0 && c->groups[local] == RABBET_COVER_NO_GROUP;
+      if (free) rabbet_cover_set_add(&c->inside, local);
+    }
+    if (!free) continue;
+    RABBET_RETURN_IF_ERROR(cover_group_supported(c, &supported));
+    if (supported) rabbet_cover_assign(c);
+  }
+  return rabbet_ok();
+}
+
 // Groups a quantized product with the largest epilogue for which the device has
 // a kernel.
 static rabbet_status_t cover_quantized_product(rabbet_coverer_t* c,
@@ -268,6 +290,14 @@ static bool cover_has_attention(const rabbet_coverer_t* c) {
   return false;
 }
 
+static bool cover_has_squeeze(const rabbet_coverer_t* c) {
+  rabbet_ir_node_t* nodes[RABBET_FUSE_SQUEEZE_MAX];
+  for (size_t i = 0; i < c->count; ++i)
+    if (rabbet_fuse_squeeze(c->build, rabbet_cover_node(c, i), nodes) > 0)
+      return true;
+  return false;
+}
+
 // Makes a group of each node that may be left out if kernels compute in
 // floating types.
 static void cover_set_apart(rabbet_coverer_t* c) {
@@ -287,6 +317,7 @@ static rabbet_status_t cover_follow(rabbet_coverer_t* c, const recipe_t* recipe,
   *out_level = 0;
   if (c->apart && !recipe->quantized) cover_set_apart(c);
   if (recipe->attention) RABBET_RETURN_IF_ERROR(cover_attention(c));
+  if (recipe->squeeze) RABBET_RETURN_IF_ERROR(cover_squeeze(c));
   if (recipe->pairs) RABBET_RETURN_IF_ERROR(cover_pairs(c));
   if (recipe->quantized) RABBET_RETURN_IF_ERROR(cover_quantized(c));
   if (recipe->owner >= 0)
@@ -436,6 +467,12 @@ static rabbet_status_t cover_recipes(rabbet_coverer_t* c) {
         c,
         (recipe_t){
             .owner = -1, .others = true, .prologues = true, .attention = true},
+        &level));
+  if (cover_has_squeeze(c))
+    RABBET_RETURN_IF_ERROR(cover_try(
+        c,
+        (recipe_t){
+            .owner = -1, .others = true, .prologues = true, .squeeze = true},
         &level));
   RABBET_RETURN_IF_ERROR(cover_joint(c));
   if (cover_is_certain(c)) return rabbet_ok();

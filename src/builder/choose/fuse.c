@@ -577,6 +577,13 @@ static void partition_attention(partition_t* p, rabbet_ir_node_t* last) {
     partition_join(p, nodes[i]->index, last->index);
 }
 
+static void partition_squeeze(partition_t* p, rabbet_ir_node_t* last) {
+  rabbet_ir_node_t* nodes[RABBET_FUSE_SQUEEZE_MAX];
+  size_t count = rabbet_fuse_squeeze(p->build, last, nodes);
+  for (size_t i = 0; i < count; ++i)
+    partition_join(p, nodes[i]->index, last->index);
+}
+
 // Joins each normalization with the products that read it, if all are in one
 // cluster. The tables are used anew: `readers` has that cluster, `exits` the
 // number of uses.
@@ -624,6 +631,8 @@ rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
     partition_node(&p, ir->nodes.data[i]);
   for (size_t i = 0; i < ir->nodes.count; ++i)
     partition_attention(&p, ir->nodes.data[i]);
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    partition_squeeze(&p, ir->nodes.data[i]);
   partition_normalizations(&p);
   for (size_t i = 0; i < ir->nodes.count; ++i)
     ids[i] = partition_find(&p, (int32_t)i);

@@ -102,6 +102,15 @@ RABBET_PRIVATE_API bool rabbet_fuse_is_pair(const rabbet_build_t* build,
                                             const rabbet_ir_node_t* a,
                                             const rabbet_ir_node_t* b);
 
+// The gate of squeeze and excitation that ends in `last`: a reduction of an
+// image to one pixel, and one or two convolutions of it with element-wise nodes
+// after each, if the device may have all in one kernel; values between have no
+// other readers. In any order; returns their number, 0 if there is none.
+enum { RABBET_FUSE_SQUEEZE_MAX = 20 };
+RABBET_PRIVATE_API size_t
+rabbet_fuse_squeeze(const rabbet_build_t* build, rabbet_ir_node_t* last,
+                    rabbet_ir_node_t* out_nodes[RABBET_FUSE_SQUEEZE_MAX]);
+
 // ids[i]: the cluster of node i, named after its first node. Only nodes of the
 // same cluster may share a kernel.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build,

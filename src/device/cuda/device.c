@@ -403,6 +403,7 @@ static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
     device->base.traits |= RABBET_DEVICE_ATTENTION_OF_SLICES |
                            RABBET_DEVICE_WEIGHT_ONLY |
                            RABBET_DEVICE_WEIGHTS_ALONG_K;
+  if (device->major >= 9) device->base.traits |= RABBET_DEVICE_SQUEEZE;
   RABBET_RETURN_IF_ERROR(
       cuda_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                      &device->multiprocessors));

@@ -32,6 +32,7 @@ DEVICE remote_t remote_address(float* own, uint32_t rank) {
 DEVICE void store_remote(remote_t to, int at, float x, float y) {
   to[at] = x, to[at + 1] = y;
 }
+DEVICE void store_remote(remote_t to, int at, float x) { to[at] = x; }
 #else
 typedef uint32_t remote_t;
 DEVICE remote_t remote_address(float* own, uint32_t rank) {
@@ -45,6 +46,10 @@ DEVICE remote_t remote_address(float* own, uint32_t rank) {
 DEVICE void store_remote(remote_t to, int at, float x, float y) {
   asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to + 4 * at),
                "f"(x), "f"(y)
+               : "memory");
+}
+DEVICE void store_remote(remote_t to, int at, float x) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to + 4 * at), "f"(x)
                : "memory");
 }
 #endif

@@ -118,6 +118,21 @@ static void layers_item(const rabbet_cuda_item_t* item, int i, int operand,
   rabbet_strbuf_printf(text, ");\n");
 }
 
+// Writes the chain as a function; returns the number of its operands.
+static int layers_function(const rabbet_cuda_epilogue_t* e, const char* name,
+                           rabbet_strbuf_t* text) {
+  int operands = 0;
+  rabbet_strbuf_printf(
+      text, "DEVICE float %s(float x, const layers_t& p, const float* o) {\n",
+      name);
+  for (int i = 0; i < e->count; ++i) {
+    layers_item(&e->items[i], i, operands, text);
+    operands += e->items[i].operand >= 0;
+  }
+  rabbet_strbuf_printf(text, "  return x;\n}\n");
+  return operands;
+}
+
 static void layers_text(const rabbet_cuda_epilogue_t* e, const char* begin,
                         const char* header, rabbet_strbuf_t* text) {
   int operands = 0;
@@ -126,15 +141,31 @@ static void layers_text(const rabbet_cuda_epilogue_t* e, const char* begin,
   rabbet_strbuf_printf(
       text,
       "%s#define OPERANDS %d\n#include "
-      "\"device/cuda/pointwise/functions.cuh\"\n#include \"%s\"\n"
-      "DEVICE float finish(float x, const layers_t& p, const float* o) {\n",
+      "\"device/cuda/pointwise/functions.cuh\"\n#include \"%s\"\n",
       begin, operands, header);
-  operands = 0;
-  for (int i = 0; i < e->count; ++i) {
-    layers_item(&e->items[i], i, operands, text);
-    operands += e->items[i].operand >= 0;
-  }
-  rabbet_strbuf_printf(text, "  return x;\n}\n");
+  layers_function(e, "finish", text);
+}
+
+static rabbet_status_t layers_refuse(const rabbet_cuda_node_t* kernel,
+                                     const rabbet_group_t* group) {
+  return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                       "%s does not compute the epilogue of product '%s'",
+                       kernel->node.base.kernel_class->name,
+                       group->nodes[0].name);
+}
+
+rabbet_status_t rabbet_cuda_layers_function(const rabbet_cuda_node_t* kernel,
+                                            const rabbet_group_t* group,
+                                            const rabbet_dims_t* dims,
+                                            const char* name,
+                                            rabbet_strbuf_t* text,
+                                            int* out_operands) {
+  rabbet_cuda_epilogue_t epilogue;
+  *out_operands = 0;
+  if (!layers_parse(group, dims, &epilogue))
+    return layers_refuse(kernel, group);
+  *out_operands = layers_function(&epilogue, name, text);
+  return rabbet_ok();
 }
 
 rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
@@ -148,11 +179,7 @@ rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
       rabbet_group_opt_dims(spec->group, spec->allocator, &dims));
   bool fits = layers_parse(spec->group, dims, &epilogue);
   rabbet_free(spec->allocator, dims);
-  if (!fits)
-    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
-                         "%s does not compute the epilogue of product '%s'",
-                         kernel->node.base.kernel_class->name,
-                         kernel->node.node->name);
+  if (!fits) return layers_refuse(kernel, spec->group);
   rabbet_strbuf_initialize(spec->allocator, &text);
   layers_text(&epilogue, begin, header, &text);
   rabbet_status_t status = rabbet_strbuf_status(&text);

@@ -5,6 +5,7 @@
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
 
+#include "base/strbuf.h"
 #include "device/cuda/products/layers_params.h"
 #include "device/cuda/products/matmul.h"
 #include "device/cuda/programs/node.h"
@@ -32,6 +33,14 @@ rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
                                        const rabbet_kernel_spec_t* spec,
                                        const char* name, const char* begin,
                                        const char* header);
+// Writes the chain of `group` as the function `name` in CUDA C++, with the
+// parameters of `finish` (layers_params.h), for programs of several chains.
+rabbet_status_t rabbet_cuda_layers_function(const rabbet_cuda_node_t* kernel,
+                                            const rabbet_group_t* group,
+                                            const rabbet_dims_t* dims,
+                                            const char* name,
+                                            rabbet_strbuf_t* text,
+                                            int* out_operands);
 // The strides of the operands. `group` is the kernel's, or the part of it that
 // begins with the product; `result` has the result's strides, in elements.
 // `swapped`: rows of the kernel are columns of the result.
