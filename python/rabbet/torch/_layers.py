@@ -15,7 +15,7 @@ from ._graph import Graph, Value, broadcast, expression, numel
 from ._pointwise import binary
 from ._reductions import norm, reduced
 from ._shapes import filled, reshape
-from ._table import TABLE, aten, axis_of, fixed, refuse
+from ._table import TABLE, as_floats, aten, axis_of, fixed, refuse
 
 _INT64 = torch.int64
 
@@ -604,7 +604,8 @@ def _batch_norm_of(
     training: bool, momentum: float, eps: float, *args: Any,
 ) -> str:  # fmt: skip
     if training or mean is None:
-        return _by_batch(g, x, weight, bias, eps)
+        made: str = _normalized_by_batch(g, out, x, weight, bias, eps)
+        return made
     return _batch_norm(g, x, weight, bias, mean, variance, eps)
 
 
@@ -632,6 +633,13 @@ def _by_batch(
     return result
 
 
+@as_floats
+def _normalized_by_batch(
+    g: Graph, out: Any, x: Value, weight: Any, bias: Any, eps: float
+) -> str:
+    return _by_batch(g, x, weight, bias, eps)
+
+
 @aten("_native_batch_norm_legit_functional.default")
 def _batch_norm_functional(
     g: Graph, out: Any, x: Value, weight: Any, bias: Any, mean: Value, variance: Value,
@@ -641,6 +649,17 @@ def _batch_norm_functional(
     if not training:
         result = _batch_norm(g, x, weight, bias, mean, variance, eps)
         return [result, None, None, mean, variance]
+    found: list[str | None] = _moved_by_batch(
+        g, out, x, weight, bias, mean, variance, momentum, eps
+    )
+    return found
+
+
+@as_floats
+def _moved_by_batch(
+    g: Graph, out: Any, x: Value, weight: Any, bias: Any, mean: Value, variance: Value,
+    momentum: float, eps: float,
+) -> list[str | None]:  # fmt: skip
     moments = _of_batch(g, x)
     axes, _, own_mean, own_variance = moments
     result = _by_batch(g, x, weight, bias, eps, moments)
@@ -661,7 +680,7 @@ def _batch_norm_no_stats(
     g: Graph, out: Any, x: Value, weight: Any, bias: Any, training: bool, momentum: float,
     eps: float,
 ) -> list[str | None]:  # fmt: skip
-    return [_by_batch(g, x, weight, bias, eps), None, None]
+    return [_normalized_by_batch(g, out[0], x, weight, bias, eps), None, None]
 
 
 @aten("instance_norm.default")

@@ -10,7 +10,7 @@ import torch
 from torch.utils._sympy import functions as integers
 
 from ._graph import Graph, Value, expression, numel
-from ._table import TABLE, as_numbers, aten, axes_of, axis_of, fixed
+from ._table import TABLE, as_floats, as_numbers, aten, axes_of, axis_of, fixed
 
 _INT64 = torch.int64
 
@@ -176,9 +176,9 @@ for _name, _root, _mean in (
     ("var", False, False), ("std", True, False), ("var_mean", False, True),
     ("std_mean", True, True),
 ):  # fmt: skip
-    TABLE[f"aten.{_name}.correction"] = _variance_corrected(_root, _mean)
+    TABLE[f"aten.{_name}.correction"] = as_floats(_variance_corrected(_root, _mean))
     for _variant in ("default", "dim"):
-        TABLE[f"aten.{_name}.{_variant}"] = _variance(_root, _mean)
+        TABLE[f"aten.{_name}.{_variant}"] = as_floats(_variance(_root, _mean))
 
 
 @aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar")

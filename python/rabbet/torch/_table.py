@@ -6,7 +6,7 @@ several), and the arguments, with tensors as Values. It returns a name or a list
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -33,33 +33,46 @@ def aten(*names: str, others: tuple[str, ...] = ()) -> Callable[[Handler], Handl
     return register
 
 
-def as_numbers(handler: Handler) -> Handler:
-    """Writes an operator of truth values by one of INT32."""
+def computed_as(types: Mapping[Any, Any], handler: Handler) -> Handler:
+    """Writes an operator whose first tensor has one of these types by one of another
+    type, and converts the results."""
 
     def number(g: Any, x: Any) -> Any:
-        if getattr(x, "dtype", None) is not torch.bool:
-            return x
-        return type(x).make(g.cast(x, torch.int32), torch.int32, x.shape)
+        to = types.get(getattr(x, "dtype", None))
+        return x if to is None else type(x).make(g.cast(x, to), to, x.shape)
 
     def like(out: Any) -> Any:
         if isinstance(out, list):
             return [like(each) for each in out]
-        is_truth = out.dtype is torch.bool
-        return type(out).make("", torch.int32, out.shape) if is_truth else out
+        to = types.get(out.dtype)
+        return out if to is None else type(out).make("", to, out.shape)
 
     def restored(g: Any, made: Any, out: Any) -> Any:
         if isinstance(out, list):
             return [restored(g, *pair) for pair in zip(made, out, strict=False)]
-        return g.cast(made, torch.bool) if made and out.dtype is torch.bool else made
+        return g.cast(made, out.dtype) if made and out.dtype in types else made
 
     def write(g: Any, out: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(x, "dtype", None) is not torch.bool:
+        if getattr(x, "dtype", None) not in types:
             return handler(g, out, x, *args, **kwargs)
         given = [number(g, each) for each in args]
         named = {key: number(g, each) for key, each in kwargs.items()}
         return restored(g, handler(g, like(out), number(g, x), *given, **named), out)
 
     return write
+
+
+def as_numbers(handler: Handler) -> Handler:
+    """Writes an operator of truth values by one of INT32."""
+    return computed_as({torch.bool: torch.int32}, handler)
+
+
+def as_floats(handler: Handler) -> Handler:
+    """Writes an operator of narrow floats by one of FLOAT, as torch's kernels compute it:
+    a sum of squares is infinite in HALF from 256 on, and an epsilon of 1e-8 is 0."""
+    return computed_as(
+        {torch.float16: torch.float32, torch.bfloat16: torch.float32}, handler
+    )
 
 
 def refuse(message: str) -> Any:

@@ -231,7 +231,7 @@ static rabbet_status_t squeeze_text(const rabbet_cuda_node_t* kernel,
                                     const squeeze_parts_t* parts,
                                     const rabbet_dims_t* dims,
                                     rabbet_strbuf_t* text) {
-  static const char* const names[SQUEEZE_PRODUCTS] = {"finish_0", "finish_1"};
+  static const char* const names[SQUEEZE_PRODUCTS] = {"finish", "finish_1"};
   const rabbet_group_t* group = kernel->node.group;
   const rabbet_group_value_t* x = &group->values[group->nodes[0].inputs[0]];
   rabbet_strbuf_t chains;
@@ -246,7 +246,7 @@ static rabbet_status_t squeeze_text(const rabbet_cuda_node_t* kernel,
     rabbet_strbuf_printf(
         text,
         "#define ELEMENT %s\n#define HWC %d\n#define PRODUCTS %d\n"
-        "#define OPERANDS 0\n#define OPERANDS_0 %d\n#define OPERANDS_1 %d\n"
+        "#define OPERANDS %d\n#define OPERANDS_1 %d\n"
         "#include \"device/cuda/pointwise/functions.cuh\"\n"
         "#include \"device/cuda/image/squeeze.cuh\"\n%s%s",
         rabbet_cuda_type(x->dtype), x->format == RABBET_FORMAT_HWC,

@@ -6,13 +6,16 @@
 //   ELEMENT     type of all tensors
 //   HWC         1: channels last; 0: LINEAR
 //   PRODUCTS    1 or 2
-//   OPERANDS_0, OPERANDS_1  tensors that each chain reads
-//   finish_0, finish_1      the chains, as `finish` of layers_params.h
+//   OPERANDS_1  tensors that the chain of the second product reads
+//   finish_1    that chain, as `finish`
 //
-// A cluster of blocks has an image: alone, each of these layers is so small that
-// a launch and a wait for memory are all of its time. Each block adds up a part
-// of the image and computes a part of each product's outputs; they go to all
-// blocks' shared memory. Bound by the bytes of large images, else by the waits.
+// and, for the first product, the macros of layers_params.h.
+//
+// A cluster of blocks has an image: alone, each of these layers is so small
+// that a launch and a wait for memory are all of its time. Each block adds up a
+// part of the image and computes a part of each product's outputs; they go to
+// all blocks' shared memory. Bound by the bytes of large images, else by the
+// waits.
 #pragma once
 
 #include "device/cuda/image/squeeze_params.h"
@@ -24,7 +27,6 @@ enum {
   FLIGHT = 4,  // vectors of a thread
 };
 
-DEVICE float finish_0(float x, const layers_t& p, const float* o);
 DEVICE float finish_1(float x, const layers_t& p, const float* o);
 
 // Where the part of `count` things that block `rank` has begins.
@@ -47,9 +49,8 @@ DEVICE void prefetch_weights(const squeeze_t& p, int32_t rank) {
 #pragma unroll
   for (int i = 0; i < PRODUCTS; ++i) {
     int64_t width = p.channels[i];
-    const char* from =
-        (const char*)((const ELEMENT*)p.products[i].w +
-                      part_at(p.channels[i + 1], rank) * width);
+    const char* from = (const char*)((const ELEMENT*)p.products[i].w +
+                                     part_at(p.channels[i + 1], rank) * width);
     const char* end =
         (const char*)((const ELEMENT*)p.products[i].w +
                       part_at(p.channels[i + 1], rank + 1) * width);
@@ -90,8 +91,7 @@ DEVICE void add_positions(const squeeze_t& p, int32_t image, int32_t rank,
     for (int i = 0; i < FLIGHT; ++i) add_vector(sums, v[i]);
   }
   for (; at < end; at += p.shares)
-    add_vector(sums,
-               load_pack<ELEMENT, VECTOR>(x + (int64_t)at * channels));
+    add_vector(sums, load_pack<ELEMENT, VECTOR>(x + (int64_t)at * channels));
 #pragma unroll
   for (int e = 0; e < VECTOR; ++e)
     scratch[share * channels + lane * VECTOR + e] = sums[e];
@@ -201,14 +201,14 @@ DEVICE float multiply_row(const ELEMENT* w, const float* x, int32_t count,
 template <int PRODUCT>
 DEVICE float finish_output(const squeeze_t& p, float x, int32_t image,
                            int32_t column) {
-  enum { COUNT = PRODUCT == 0 ? OPERANDS_0 : OPERANDS_1 };
+  enum { COUNT = PRODUCT == 0 ? OPERANDS : OPERANDS_1 };
   const squeeze_product_t& product = p.products[PRODUCT];
   float o[COUNT + 1];
 #pragma unroll
   for (int i = 0; i < COUNT; ++i)
     o[i] = load(*operand_at(product.layers, i, 0, image, column));
   if (product.bias) x += load(((const ELEMENT*)product.bias)[column]);
-  return PRODUCT == 0 ? finish_0(x, product.layers, o)
+  return PRODUCT == 0 ? finish(x, product.layers, o)
                       : finish_1(x, product.layers, o);
 }
 
