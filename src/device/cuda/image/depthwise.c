@@ -15,11 +15,14 @@
 // Larger windows would not be unrolled, and their filters not fit into shared
 // memory.
 enum { MOST_REACH = 48, SHARED = 48 << 10, BLOCKS = 4 };
+// Rows of a window from which threads may share it.
+enum { SHARED_ROWS = 5 };
 
-// VECTOR, STRIP and ROWS of image/depthwise.cuh; a tactic is an index.
+// VECTOR, STRIP, ROWS and SHARES of image/depthwise.cuh; a tactic is an index.
 static const struct {
-  int vector, strip, rows;
-} depthwise_tactics[] = {{4, 4, 1}, {2, 4, 2}, {2, 8, 1}, {2, 2, 1}, {1, 4, 1}};
+  int vector, strip, rows, shares;
+} depthwise_tactics[] = {{4, 4, 1, 1}, {2, 4, 2, 1}, {2, 8, 1, 1}, {2, 2, 1, 1},
+                         {4, 2, 1, 8}, {2, 4, 1, 8}, {1, 4, 1, 1}};
 enum {
   TACTICS = sizeof(depthwise_tactics) / sizeof(depthwise_tactics[0]),
   SINGLE = TACTICS - 1,  // for odd numbers of channels
@@ -84,27 +87,34 @@ static bool depthwise_has_tactic(const rabbet_group_t* group, int tactic) {
   const rabbet_dims_t* w = &group->values[group->nodes[0].inputs[1]].dims;
   int64_t taps = w->d[2] * (w->rank == 4 ? w->d[3] : 1);
   int vector = depthwise_tactics[tactic].vector;
+  if (depthwise_tactics[tactic].shares > 1 &&
+      (w->rank != 4 || w->d[2] < SHARED_ROWS))
+    return false;
   return (w->d[0] % 2 != 0) == (tactic == SINGLE) && w->d[0] % vector == 0 &&
          taps * (DEPTHWISE_LANES + 1) * vector * (int)sizeof(float) <= SHARED;
 }
 
 // Long strips save loads, but win only where they leave no multiprocessor
-// without blocks. Up to level 3 they are not tried elsewhere: each is a
-// program.
+// without blocks, and threads that share a strip only where these would. Up to
+// level 3 they are not tried elsewhere: each is a program.
 static bool depthwise_is_promising(const rabbet_propose_t* propose,
                                    const rabbet_dims_t* y, int tactic) {
   enum { FEW = 4, LEVEL = 3 };
   int strip = depthwise_tactics[tactic].strip;
   int rows = depthwise_tactics[tactic].rows;
-  if (strip * rows <= FEW || propose->optimization_level > LEVEL) return true;
+  int shares = depthwise_tactics[tactic].shares;
+  if ((strip * rows <= FEW && shares == 1) ||
+      propose->optimization_level > LEVEL)
+    return true;
   int64_t vectors = y->d[1] / depthwise_tactics[tactic].vector;
   int64_t tiles = rabbet_ceildiv(vectors, (int64_t)DEPTHWISE_LANES);
   int64_t owners = DEPTHWISE_THREADS / rabbet_ceildiv(vectors, tiles);
   int64_t down = y->rank == 4 ? rabbet_ceildiv(y->d[2], (int64_t)rows) : 1;
   double strips = (double)y->d[0] * (double)down *
                   (double)rabbet_ceildiv(y->d[y->rank - 1], (int64_t)strip);
-  return strips / (double)owners * (double)tiles >=
-         BLOCKS * rabbet_cuda(propose->device)->multiprocessors;
+  bool is_full = strips / (double)owners * (double)tiles >=
+                 BLOCKS * rabbet_cuda(propose->device)->multiprocessors;
+  return is_full == (shares == 1);
 }
 
 static rabbet_status_t depthwise_offer(rabbet_proposal_t* proposal,
@@ -117,9 +127,15 @@ static rabbet_status_t depthwise_offer(rabbet_proposal_t* proposal,
       continue;
     rabbet_candidate_t candidate = {
         .kernel = proposal->kernel, .tactic = i, .tensors = proposal->tensors};
-    snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
-             "%d channels, %d x %d", depthwise_tactics[i].vector,
-             depthwise_tactics[i].rows, depthwise_tactics[i].strip);
+    int shares = depthwise_tactics[i].shares;
+    int length =
+        snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
+                 "%d channels, %d x %d", depthwise_tactics[i].vector,
+                 depthwise_tactics[i].rows, depthwise_tactics[i].strip);
+    if (shares > 1)
+      snprintf(candidate.tactic_name + length,
+               sizeof(candidate.tactic_name) - (size_t)length, " by %d",
+               shares);
     RABBET_RETURN_IF_ERROR(rabbet_offer(propose, proposal->sink, &candidate));
     --left;
   }
@@ -217,12 +233,14 @@ static rabbet_status_t cuda_depthwise_program(
   char begin[384];
   snprintf(begin, sizeof(begin),
            "#define ELEMENT %s\n#define VECTOR %d\n#define STRIP %d\n"
-           "#define ROWS %d\n#define WINDOW_H %d\n#define WINDOW_W %d\n"
+           "#define ROWS %d\n#define SHARES %d\n#define WINDOW_H %d\n"
+           "#define WINDOW_W %d\n"
            "#define STRIDE_H %d\n#define STRIDE_W %d\n"
            "#define DILATION_H %d\n#define DILATION_W %d\n",
            rabbet_cuda_type(dtype), vector,
            depthwise_tactics[kernel->tactic].strip,
-           depthwise_tactics[kernel->tactic].rows, (int)window.size[0],
+           depthwise_tactics[kernel->tactic].rows,
+           depthwise_tactics[kernel->tactic].shares, (int)window.size[0],
            (int)window.size[1], (int)window.stride[0], (int)window.stride[1],
            (int)window.dilation[0], (int)window.dilation[1]);
   RABBET_RETURN_IF_ERROR(
@@ -289,7 +307,8 @@ static bool depthwise_launch(const depthwise_kernel_t* kernel, int64_t images,
       count > INT32_MAX / 2)
     return false;
   p->lanes = (int32_t)rabbet_ceildiv(vectors, tiles);
-  p->owners = DEPTHWISE_THREADS / p->lanes;
+  p->owners =
+      DEPTHWISE_THREADS / depthwise_tactics[kernel->tactic].shares / p->lanes;
   p->count = (int32_t)count;
   p->lane = rabbet_cuda_divider(p->lanes);
   p->down = rabbet_cuda_divider(down);
@@ -366,4 +385,4 @@ static bool cuda_depthwise_takes(const rabbet_kernel_spec_t* spec) {
 }
 
 RABBET_CUDA_NODE_CLASS(cuda_depthwise, depthwise_kernel_t,
-                       "cuda.convolution.depthwise", 1);
+                       "cuda.convolution.depthwise", 2);

@@ -5,6 +5,8 @@
 //   ELEMENT            type of all tensors
 //   VECTOR             channels of a thread
 //   STRIP, ROWS        columns and rows that it computes at a time
+//   SHARES             threads that share a strip, each with some of the
+//                      window's rows; a power of two, with ROWS 1 if above 1
 //   WINDOW_H, WINDOW_W likewise STRIDE and DILATION
 //
 // and the macros of layers_params.h.
@@ -13,7 +15,8 @@
 // FLOAT. A block has some channels, whose filters lie in shared memory as
 // [tap][channel], and goes on from strip to strip. Its strips lie below each
 // other, so that windows which overlap find their rows in the L1 cache; those
-// of a strip share columns in registers.
+// of a strip share columns in registers. Small images with large windows are
+// bound by the time that a thread takes for its window, so several share one.
 #pragma once
 
 #include "device/cuda/image/depthwise_params.h"
@@ -64,24 +67,29 @@ struct sums_t {
   float v[ROWS][STRIP][VECTOR];
 };
 
-// Adds the products of an input element's channels.
+// Adds the products of an input element's channels by row `down` of the window.
+DEVICE void add_row(float (*sums)[VECTOR], const pack_t<ELEMENT, VECTOR>& x,
+                    const filters_t& filters, int32_t lane, int32_t down,
+                    int32_t column) {
+#pragma unroll
+  for (int s = 0; s < STRIP; ++s) {
+    int32_t along = tap_at<WINDOW_W, DILATION_W>(column, s * STRIDE_W);
+    if (along < 0) continue;
+    const float* w = &filters.v[down * WINDOW_W + along][lane * VECTOR];
+    pack_t<float, VECTOR> filter = load_pack<float, VECTOR>(w);
+#pragma unroll
+    for (int e = 0; e < VECTOR; ++e) sums[s][e] += load(x.v[e]) * filter.v[e];
+  }
+}
+
+// The same for all rows of the strip.
 DEVICE void add_element(sums_t& sums, const pack_t<ELEMENT, VECTOR>& x,
                         const filters_t& filters, int32_t lane, int32_t row,
                         int32_t column) {
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     int32_t down = tap_at<WINDOW_H, DILATION_H>(row, r * STRIDE_H);
-    if (down < 0) continue;
-#pragma unroll
-    for (int s = 0; s < STRIP; ++s) {
-      int32_t along = tap_at<WINDOW_W, DILATION_W>(column, s * STRIDE_W);
-      if (along < 0) continue;
-      const float* w = &filters.v[down * WINDOW_W + along][lane * VECTOR];
-      pack_t<float, VECTOR> filter = load_pack<float, VECTOR>(w);
-#pragma unroll
-      for (int e = 0; e < VECTOR; ++e)
-        sums.v[r][s][e] += load(x.v[e]) * filter.v[e];
-    }
+    if (down >= 0) add_row(sums.v[r], x, filters, lane, down, column);
   }
 }
 
@@ -100,6 +108,40 @@ DEVICE place_t find_strip(const depthwise_t& p, int32_t strip) {
   return at;
 }
 
+#if SHARES > 1
+// The thread's rows of the window; then all threads of the strip have its sums.
+DEVICE void add_windows(const depthwise_t& p, const place_t& at,
+                        const filters_t& filters, int32_t channel, int32_t lane,
+                        sums_t& sums) {
+  int32_t y = at.y * STRIDE_H - p.pre_height;
+  int32_t x = at.x * STRIDE_W - p.pre_width;
+  const ELEMENT* image = (const ELEMENT*)p.x + channel +
+                         (int64_t)at.image * p.height * p.width * p.channels;
+#pragma unroll
+  for (int32_t turn = 0; turn < WINDOW_H; turn += SHARES) {
+    int32_t down = turn + (int32_t)(threadIdx.x % SHARES);
+    int32_t row = y + down * DILATION_H;
+    bool has_row = down < WINDOW_H && (uint32_t)row < (uint32_t)p.height;
+    const ELEMENT* line = image + ((int64_t)row * p.width + x) * p.channels;
+#pragma unroll
+    for (int32_t column = 0; column < SPAN_W; ++column) {
+      if (!has_column(column)) continue;
+      pack_t<ELEMENT, VECTOR> element = {};
+      if (has_row && (uint32_t)(x + column) < (uint32_t)p.width)
+        element = load_pack<ELEMENT, VECTOR>(line + column * p.channels);
+      if (down < WINDOW_H)
+        add_row(sums.v[0], element, filters, lane, down, column);
+    }
+  }
+  uint32_t mask = ((1u << SHARES) - 1) << (threadIdx.x % 32 & ~(SHARES - 1u));
+#pragma unroll
+  for (int flip = 1; flip < SHARES; flip *= 2)
+#pragma unroll
+    for (int i = 0; i < STRIP * VECTOR; ++i)
+      sums.v[0][i / VECTOR][i % VECTOR] +=
+          __shfl_xor_sync(mask, sums.v[0][i / VECTOR][i % VECTOR], flip);
+}
+#else
 DEVICE void add_windows(const depthwise_t& p, const place_t& at,
                         const filters_t& filters, int32_t channel, int32_t lane,
                         sums_t& sums) {
@@ -122,6 +164,7 @@ DEVICE void add_windows(const depthwise_t& p, const place_t& at,
     }
   }
 }
+#endif
 
 DEVICE void write_strip(const depthwise_t& p, const place_t& at,
                         int32_t channel, const sums_t& sums) {
@@ -129,7 +172,9 @@ DEVICE void write_strip(const depthwise_t& p, const place_t& at,
   for (int r = 0; r < ROWS; ++r)
 #pragma unroll
     for (int s = 0; s < STRIP; ++s) {
-      if (at.y + r >= p.out_height || at.x + s >= p.out_width) continue;
+      if (at.y + r >= p.out_height || at.x + s >= p.out_width ||
+          threadIdx.x % SHARES != s % SHARES)
+        continue;
       int64_t pixel =
           ((int64_t)at.image * p.out_height + at.y + r) * p.out_width + at.x +
           s;
@@ -151,13 +196,14 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS)
   { turn_t turn; }
   __syncthreads();
   uint32_t lane;
-  int32_t own = (int32_t)divide(threadIdx.x, p.lane, &lane);
+  int32_t own = (int32_t)divide(threadIdx.x / SHARES, p.lane, &lane);
   int32_t channel = first + (int32_t)lane * VECTOR;
   if (own >= p.owners || channel >= p.channels) return;
   float bias[VECTOR];
+  bool has_bias = p.bias && threadIdx.x % SHARES == 0;
 #pragma unroll
   for (int e = 0; e < VECTOR; ++e)
-    bias[e] = p.bias ? load(((const ELEMENT*)p.bias)[channel + e]) : 0.0f;
+    bias[e] = has_bias ? load(((const ELEMENT*)p.bias)[channel + e]) : 0.0f;
   for (int32_t strip = (int32_t)blockIdx.y * p.owners + own; strip < p.count;
        strip += (int32_t)gridDim.y * p.owners) {
     place_t at = find_strip(p, strip);
