@@ -16,10 +16,12 @@ typedef enum layer_spread_t {
   LAYER_FULL,
 } layer_spread_t;
 
-// The axis along which a kernel's columns lie: channels of a convolution, which
-// are last in memory; -1: there is none.
+// The axis along which a kernel's columns lie: channels of an image, which are
+// last in memory; -1: there is none.
 static int layer_columns(const rabbet_group_node_t* product, int rank) {
-  if (rabbet_op_is(product->op, RABBET_OP_CONVOLUTION)) return 1;
+  if (rabbet_op_is(product->op, RABBET_OP_CONVOLUTION) ||
+      rabbet_op_is(product->op, RABBET_OP_NORMALIZATION))
+    return 1;
   return rabbet_node_int(product, "op1") == (int64_t)RABBET_MATRIX_VECTOR
              ? -1
              : rank - 1;
