@@ -221,6 +221,9 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_turned_product;
 // axes instead.
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_normalization;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_transposed_normalization;
+// One of instances, which a reshape makes of groups of channels, becomes one of
+// groups (rules_group_normalization.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_group_normalization;
 // Rotary position embeddings written out become one rotation; a transpose
 // before it goes behind it (rules_rotation.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotation;

@@ -173,6 +173,14 @@ static rabbet_status_t norm_absorb(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// The axes along which scale and bias may vary: those normalized, or, with
+// groups of channels, the channels.
+static int64_t norm_parameter_axes(const rabbet_ir_node_t* norm) {
+  if (rabbet_ir_int(norm, "num_groups") == 1)
+    return rabbet_ir_int(norm, "axes");
+  return rabbet_ir_int(norm, "is_v2") ? 2 : 0;
+}
+
 static rabbet_status_t norm_parameters(rabbet_build_t* build,
                                        rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
@@ -182,10 +190,9 @@ static rabbet_status_t norm_parameters(rabbet_build_t* build,
   for (size_t i = 0; i < 2 && !node->dead; ++i) {
     rabbet_ir_node_t* norm = rabbet_ir_sole_producer(
         ir, rabbet_ir_input(ir, node, i), RABBET_OP_NORMALIZATION);
-    if (!norm || rabbet_ir_int(norm, "num_groups") != 1 ||
-        !norm_is_parameter(ir, rabbet_ir_input(ir, node, 1 - i),
-                           rabbet_ir_input(ir, norm, 0),
-                           rabbet_ir_int(norm, "axes")))
+    if (!norm || !norm_is_parameter(ir, rabbet_ir_input(ir, node, 1 - i),
+                                    rabbet_ir_input(ir, norm, 0),
+                                    norm_parameter_axes(norm)))
       continue;
     // A scale must come before a bias.
     bool is_scale = op == RABBET_ELEMENTWISE_PROD;

@@ -15,6 +15,7 @@ static const struct {
     {RABBET_OP_SHUFFLE, rabbet_rule_shuffle},
     {RABBET_OP_SHUFFLE, rabbet_rule_quantized_view},
     {RABBET_OP_SHUFFLE, rabbet_rule_transposed_normalization},
+    {RABBET_OP_SHUFFLE, rabbet_rule_group_normalization},
     {RABBET_OP_SHUFFLE, rabbet_rule_expansion},
     {RABBET_OP_SHUFFLE, rabbet_rule_turned_product},
     {RABBET_OP_SLICE, rabbet_rule_slice},

@@ -289,6 +289,35 @@ static void transposed_normalization(void** state) {
   }
 }
 
+// Instances that a reshape makes of groups of channels are normalized as
+// groups, with scale and bias for each channel; unless each group has a scale.
+static void group_normalization(void** state) {
+  (void)state;
+  for (int other = 0; other < 2; ++other) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 8, 3, 5));
+    rabbet_tensor_t* y = RESHAPE(&net, "there", x, 2, 4, -1);
+    y = net_add(&net, "norm",
+                (net_layer_t){.op = "normalization",
+                              .inputs = {y, WEIGHTS(&net, 1, 4, 1)},
+                              .input_count = other ? 2 : 1,
+                              .attrs = {INT_ATTR("axes", 4)},
+                              .attr_count = 1});
+    y = RESHAPE(&net, "back", y, 2, 8, 3, 5);
+    y = net_binary(&net, "scale", "PROD", y, WEIGHTS(&net, 1, 8, 1, 1));
+    y = net_binary(&net, "bias", "SUM", y, WEIGHTS(&net, 1, 8, 1, 1));
+    net_output(&net, y, "y");
+    if (other)
+      check_network(&net, 0, 1e-5);
+    else
+      EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
+    expect_report(&net, "there", other);
+    expect_report(&net, "bias", other);
+    net_end(&net);
+  }
+}
+
 // A difference from another tensor's mean is normalized without a mean.
 static void almost_normalization(void** state) {
   (void)state;
@@ -813,6 +842,7 @@ int main(void) {
       cmocka_unit_test(nothing_left),
       cmocka_unit_test(almost_nothing),
       cmocka_unit_test(written_out_normalization),
+      cmocka_unit_test(group_normalization),
       cmocka_unit_test(transposed_normalization),
       cmocka_unit_test(almost_normalization),
       cmocka_unit_test(written_out_rms),

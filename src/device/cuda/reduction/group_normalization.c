@@ -46,7 +46,8 @@ static int64_t group_each(const rabbet_normalization_t* layer) {
 static bool group_takes_operands(const rabbet_normalization_t* layer) {
   for (int k = RABBET_NORMALIZE_SCALE; k <= RABBET_NORMALIZE_BIAS; ++k)
     for (int32_t i = 0; i < layer->x->rank; ++i)
-      if (layer->strides[k][i] != 0 && (i != 1 || layer->strides[k][i] != 1))
+      if (layer->x->d[i] != 1 && layer->strides[k][i] != 0 &&
+          (i != 1 || layer->strides[k][i] != 1))
         return false;
   return true;
 }

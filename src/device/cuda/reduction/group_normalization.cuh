@@ -77,14 +77,13 @@ DEVICE part_t find_part(const group_normalization_t& p) {
 typedef pack_t<ELEMENT, VECTOR> vector_t;
 
 // Copies the part into shared memory, and adds up the distances of each channel
-// from its first number, so that the variance loses no digits if the mean is far
-// from 0.
+// from its first number, so that the variance loses no digits if the mean is
+// far from 0.
 DEVICE void read_part(const group_normalization_t& p, const part_t& t,
                       char* memory, const shared_sums_t& s) {
-  const ELEMENT* x =
-      (const ELEMENT*)p.x +
-      ((int64_t)t.image * p.positions + t.begin) * p.channels + t.channel +
-      t.lane;
+  const ELEMENT* x = (const ELEMENT*)p.x +
+                     ((int64_t)t.image * p.positions + t.begin) * p.channels +
+                     t.channel + t.lane;
   vector_t* kept = (vector_t*)memory;
   float first[VECTOR], sums[VECTOR] = {}, squares[VECTOR] = {};
   vector_t v = {};
@@ -144,8 +143,8 @@ DEVICE void send_groups(const group_normalization_t& p, const part_t& t,
       m = lane & flip ? join(other, m) : join(m, other);
     }
     if (lane >= GROUPS_BLOCKS) continue;
-    remote_t to = remote_address((float*)&s.parts[t.rank * groups + g],
-                                 (uint32_t)lane);
+    remote_t to =
+        remote_address((float*)&s.parts[t.rank * groups + g], (uint32_t)lane);
     store_remote(to, 0, m.count);
     store_remote(to, 1, m.mean);
     store_remote(to, 2, m.squares);
