@@ -6,8 +6,8 @@ import re
 import pytest
 
 FOLDER = pathlib.Path(__file__).parent.parent / "src/device/cuda"
-EARLY = {"attend", "depthwise", "few", "few_single", "squeeze", "tiles", "tiles_single", "weight_only",
-         "weight_only_single"}
+EARLY = {"attend", "depthwise", "few", "few_single", "squeeze", "tiles", "tiles_single",
+         "weight_only", "weight_only_single"}
 """Kernels that do something before their turn: nothing that others' writing or
 reading concerns. Their threads must declare it on every way all the same."""
 

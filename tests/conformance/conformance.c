@@ -117,6 +117,8 @@ static const struct {
     {"cuda", "double", CONFORMANCE_NEVER, "a GPU computes no DOUBLE"},
     {"cpu", "cached_rotation", CONFORMANCE_NEVER,
      "the builder makes these layers for GPUs"},
+    {"cpu", "reduce_chain", CONFORMANCE_NEVER,
+     "layers around a reduction are kernels of their own"},
     {"cpu", "squeeze", CONFORMANCE_NEVER,
      "the builder makes these groups for GPUs"},
     {"cpu", "double_matrix_multiply", CONFORMANCE_NEVER,

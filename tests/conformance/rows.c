@@ -45,6 +45,60 @@ static void reduce_integers(conformance_t* t) {
   reduce_one(t, CONFORMANCE_INTEGERS);
 }
 
+// A layer or two that compute from x alone, with numbers at most.
+static int32_t reduce_layers(conformance_t* t, int32_t x, bool squares) {
+  kernel_case_t* c = &t->c;
+  rabbet_attr_t product[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_PROD)};
+  rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
+  rabbet_attr_t absolute[] = {conformance_int(t, "op", RABBET_UNARY_ABS)};
+  rabbet_attr_t root[] = {conformance_int(t, "op", RABBET_UNARY_SQRT)};
+  rabbet_attr_t sigmoid[] = {
+      conformance_int(t, "type", RABBET_ACTIVATION_SIGMOID)};
+  int32_t inputs[] = {x, x};
+  if (squares && conformance_chance(t, 2))
+    return kernel_case_op(c, "elementwise", product, 1, inputs, 2);
+  switch (conformance_random(t, 3)) {
+    case 0:
+      return kernel_case_op(c, "activation", sigmoid, 1, &x, 1);
+    case 1: {
+      rabbet_dims_t one = c->values[x].dims;
+      for (int32_t i = 0; i < one.rank; ++i)
+        one.d[i] = 1;
+      int32_t number = kernel_case_input(c, one, true);
+      bool reversed = conformance_chance(t, 2) && !squares;
+      inputs[reversed] = x;
+      inputs[!reversed] = number;
+      return kernel_case_op(c, "elementwise", sum, 1, inputs, 2);
+    }
+    default:
+      x = kernel_case_op(c, "unary", absolute, 1, &x, 1);
+      return kernel_case_op(c, "unary", root, 1, &x, 1);
+  }
+}
+
+// Norms and means of functions.
+static void reduce_chain(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  c->low = -1.5;
+  c->high = 2;
+  c->tolerance = 2e-5;
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  static const int64_t ops[] = {RABBET_REDUCE_SUM, RABBET_REDUCE_MAX,
+                                RABBET_REDUCE_MIN, RABBET_REDUCE_AVG};
+  int32_t x = kernel_case_input(c, dims, false);
+  bool before = !conformance_chance(t, 3);
+  if (before) x = reduce_layers(t, x, true);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "op", ops[conformance_random(t, 4)]),
+      conformance_int(t, "axes", some_axes(t, dims.rank)),
+      conformance_bool(t, "keep_dims", conformance_chance(t, 2))};
+  x = kernel_case_op(c, "reduce", attrs, 3, &x, 1);
+  if (!before || conformance_chance(t, 2)) x = reduce_layers(t, x, false);
+  kernel_case_output(c, x);
+}
+
 // NaN and infinities.
 static void reduce_special(conformance_t* t) {
   kernel_case_t* c = &t->c;
@@ -276,6 +330,7 @@ static void rotation(conformance_t* t) {
 const conformance_family_t conformance_rows[] = {
     {"reduce", 300, reduce},
     {"reduce_integers", 150, reduce_integers},
+    {"reduce_chain", 120, reduce_chain},
     {"reduce_special", 40, reduce_special},
     {"normalization", 200, normalization},
     {"normalization_last", 60, normalization_last},

@@ -182,6 +182,7 @@ for _name, _root, _mean in (
 
 
 @aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar")
+@as_floats
 def norm(
     g: Graph, out: Any, x: Value, order: Any = 2, dim: Any = None, keepdim: bool = False,
     *, dtype: Any = None,

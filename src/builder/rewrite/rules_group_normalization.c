@@ -58,16 +58,15 @@ rabbet_status_t rabbet_rule_group_normalization(rabbet_build_t* build,
                                                 bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   int64_t groups = 0;
-  rabbet_ir_node_t *made = NULL,
-                   *norm = rabbet_ir_sole_producer(ir,
-                                                   rabbet_ir_input(ir, node, 0),
-                                                   RABBET_OP_NORMALIZATION);
+  rabbet_ir_node_t *made = NULL, *norm = rabbet_ir_sole_producer(
+                                     ir, rabbet_ir_input(ir, node, 0),
+                                     RABBET_OP_NORMALIZATION);
   if (!norm || rabbet_ir_has_wishes(ir, node)) return rabbet_ok();
   const rabbet_ir_node_t* there = group_match(ir, node, norm, &groups);
   if (!there) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-      ir, RABBET_OP_NORMALIZATION, norm->name, norm->attrs,
-      norm->op->attr_count, there->inputs, 1, node, &made));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_node(ir, RABBET_OP_NORMALIZATION, norm->name, norm->attrs,
+                         norm->op->attr_count, there->inputs, 1, node, &made));
   const rabbet_ir_value_t* image = rabbet_ir_input(ir, there, 0);
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_set_int(build, made, "axes", group_spatial(image)));

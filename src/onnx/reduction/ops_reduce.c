@@ -60,24 +60,31 @@ static void onnx_import_reduce(rabbet_onnx_node_t* node) {
                          : rabbet_onnx_cast(node, y, dtype);
 }
 
-static void onnx_import_reduce_l1(rabbet_onnx_node_t* node) {
+// A norm, as layers of their own: narrow floats are added up as FLOAT, since a
+// sum of squares is infinite in HALF from 256 on.
+static void onnx_norm(rabbet_onnx_node_t* node, bool squares, bool root) {
   onnx_reduction_t r = onnx_reduction(node);
-  node->outputs[0] =
-      onnx_reduce_with(node, "SUM", r, rabbet_onnx_unary(node, "ABS", r.x));
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);
+  bool narrow = dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16;
+  rabbet_tensor_t* x =
+      narrow ? rabbet_onnx_cast(node, r.x, RABBET_DTYPE_FLOAT) : r.x;
+  x = squares ? rabbet_onnx_binary(node, "PROD", x, x)
+              : rabbet_onnx_unary(node, "ABS", x);
+  x = onnx_reduce_with(node, "SUM", r, x);
+  if (root) x = onnx_in_float(node, "SQRT", x);
+  node->outputs[0] = rabbet_onnx_cast(node, x, dtype);
 }
 
-static rabbet_tensor_t* onnx_sum_square(rabbet_onnx_node_t* node) {
-  onnx_reduction_t r = onnx_reduction(node);
-  return onnx_reduce_with(node, "SUM", r,
-                          rabbet_onnx_binary(node, "PROD", r.x, r.x));
+static void onnx_import_reduce_l1(rabbet_onnx_node_t* node) {
+  onnx_norm(node, false, false);
 }
 
 static void onnx_import_reduce_sum_square(rabbet_onnx_node_t* node) {
-  node->outputs[0] = onnx_sum_square(node);
+  onnx_norm(node, true, false);
 }
 
 static void onnx_import_reduce_l2(rabbet_onnx_node_t* node) {
-  node->outputs[0] = onnx_in_float(node, "SQRT", onnx_sum_square(node));
+  onnx_norm(node, true, true);
 }
 
 static void onnx_import_reduce_log_sum(rabbet_onnx_node_t* node) {

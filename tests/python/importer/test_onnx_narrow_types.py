@@ -167,3 +167,22 @@ def test_moves(name):
     axis = onnx.numpy_helper.from_array(np.array([1]), "axis")
     found = np.asarray(run(nodes, x, [axis]))
     np.testing.assert_array_equal(found.astype(np.float32), x.T.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["ReduceL1", "ReduceL2", "ReduceSumSquare"])
+def test_norms_of_half(name):
+    """Squares are added up in FLOAT: 300 squared is infinite in HALF."""
+    x = np.random.default_rng(1).uniform(-300, 300, (3, 40)).astype(np.float16)
+    if name == "ReduceSumSquare":
+        x /= 16
+    wide = x.astype(np.float64)
+    want = {
+        "ReduceL1": np.abs(wide).sum(1),
+        "ReduceL2": np.sqrt((wide**2).sum(1)),
+        "ReduceSumSquare": (wide**2).sum(1),
+    }[name]
+    axes = onnx.numpy_helper.from_array(np.array([1]), "axes")
+    node = helper.make_node(name, ["x", "axes"], ["y"], keepdims=0)
+    found = np.asarray(run([node], x, [axes]))
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found.astype(np.float64), want, rtol=2e-3)

@@ -490,3 +490,26 @@ def test_a_projection_is_refused() -> None:
     layer, x = nn.LSTM(6, 4, proj_size=2), torch.randn(5, 2, 6)
     with pytest.raises(trt.UnsupportedError, match="a projection of the hidden state"):
         trt.compile(layer, (x,), dynamic_shapes=({0: AUTO},), **OPTIONS)
+
+
+def _narrow_sums(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    small = x * 1e-3  # squares below the least HALF
+    return (
+        torch.linalg.vector_norm(x, dim=(2, 3)),
+        torch.linalg.vector_norm(x, 3, dim=1),
+        x.var((2, 3)) * 1e-2,
+        torch.std_mean(x, 1)[0],
+        torch.nn.functional.batch_norm(small, None, None, training=True, eps=1e-8),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_of_narrow_floats(dtype: torch.dtype) -> None:
+    """Squares are added up in FLOAT: in HALF they are infinite from 256 on, or 0."""
+    torch.manual_seed(2)
+    x = (torch.randn(2, 4, 5, 6) * 150).to(dtype)
+    module = Function(_narrow_sums)
+    found = trt.compile(module, (x,), **OPTIONS)(x)
+    for a, b in zip(found, module(x), strict=True):
+        assert a.dtype is dtype
+        torch.testing.assert_close(a.float(), b.float(), rtol=2e-2, atol=1e-3)

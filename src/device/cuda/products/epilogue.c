@@ -23,10 +23,9 @@ static float epilogue_float(const rabbet_group_node_t* node, const char* name) {
   return (float)rabbet_attr_float(node->attrs, node->op->attr_count, name, 0);
 }
 
-// Describes the node as an operation on `x`; false if epilogues do not have it.
-static bool epilogue_item(const rabbet_group_t* group,
-                          const rabbet_group_node_t* node, int32_t x,
-                          rabbet_cuda_item_t* out) {
+bool rabbet_cuda_epilogue_item(const rabbet_group_t* group,
+                               const rabbet_group_node_t* node, int32_t x,
+                               rabbet_cuda_item_t* out) {
   *out = (rabbet_cuda_item_t){.operand = -1};
   if (rabbet_op_is(node->op, RABBET_OP_ACTIVATION)) {
     out->kind = RABBET_CUDA_ITEM_ACTIVATION;
@@ -59,7 +58,7 @@ static bool epilogue_push(const rabbet_group_t* group,
       e->count == RABBET_CUDA_EPILOGUE_MAX ||
       !rabbet_dtype_is_float(group->values[node->outputs[0]].dtype) ||
       !rabbet_dtype_is_float(group->values[start].dtype) ||
-      !epilogue_item(group, node, e->result, &e->items[e->count]))
+      !rabbet_cuda_epilogue_item(group, node, e->result, &e->items[e->count]))
     return false;
   ++e->count;
   e->result = node->outputs[0];

@@ -37,6 +37,12 @@ bool rabbet_cuda_epilogue_parse(const rabbet_group_t* group,
                                 int32_t start,
                                 rabbet_cuda_epilogue_t* out_epilogue);
 
+// Describes a node as an operation on the value `x`; false if epilogues do not
+// have it.
+bool rabbet_cuda_epilogue_item(const rabbet_group_t* group,
+                               const rabbet_group_node_t* node, int32_t x,
+                               rabbet_cuda_item_t* out);
+
 // The number in a constant of one element; false if the value is no such
 // constant.
 bool rabbet_cuda_is_number(const rabbet_group_t* group,

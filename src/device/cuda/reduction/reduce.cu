@@ -1,8 +1,11 @@
 // Reductions over any axes.
 //
-//   ELEMENT   type of both tensors     ACC       type of the arithmetic
+//   ELEMENT   type of the input        ACC       type of the arithmetic
+//   RESULT    type of the output
 //   OP        a rabbet_reduce_t        IDENTITY  result for no elements
 //   VECTOR    elements to 16 bytes
+//   STEPS     defined: element-wise layers of floats, as expressions of x.
+//             BEFORE_0, BEFORE_1, ... of an element, AFTER_0, ... of a result
 //
 // `rows`: the contiguous axis is reduced; several threads of a block share an
 // output. `columns`: it is kept; neighbouring threads have neighbouring
@@ -13,6 +16,9 @@
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/reduction/reduce_params.h"
 #include "ops/enums.h"
+#ifdef STEPS
+#include "device/cuda/pointwise/functions.cuh"
+#endif
 
 enum { BLOCK = 256, WARPS = BLOCK / 32, COLUMNS = VECTOR < 8 ? VECTOR : 8 };
 
@@ -35,37 +41,75 @@ DEVICE ACC combine(ACC a, ACC b) {
   return a + b;
 }
 
+#ifdef STEPS
+DEVICE float before(const reduce_t& r, float x) {
+#ifdef BEFORE_0
+  x = BEFORE_0;
+#endif
+#ifdef BEFORE_1
+  x = BEFORE_1;
+#endif
+#ifdef BEFORE_2
+  x = BEFORE_2;
+#endif
+  return x;
+}
+DEVICE float after(const reduce_t& r, float x) {
+#ifdef AFTER_0
+  x = AFTER_0;
+#endif
+#ifdef AFTER_1
+  x = AFTER_1;
+#endif
+#ifdef AFTER_2
+  x = AFTER_2;
+#endif
+  return x;
+}
+#else
+template <class L>
+DEVICE L before(const reduce_t&, L x) {
+  return x;
+}
+template <class L>
+DEVICE L after(const reduce_t&, L x) {
+  return x;
+}
+#endif
+
 template <bool FINAL>
 struct result {
   typedef ACC type;
-  static __device__ __forceinline__ ACC of(ACC x, int64_t) { return x; }
+  static __device__ __forceinline__ ACC of(ACC x, const reduce_t&) { return x; }
 };
 template <>
 struct result<true> {
-  typedef ELEMENT type;
-  static __device__ __forceinline__ ELEMENT of(ACC x, int64_t elements) {
+  typedef RESULT type;
+  static __device__ __forceinline__ RESULT of(ACC x, const reduce_t& r) {
     if (OP == RABBET_REDUCE_AVG) {
       bool whole = (ACC)0.5f == 0;
-      x = whole && elements == 0 ? (ACC)0 : (ACC)(x / (ACC)elements);
+      x = whole && r.elements == 0 ? (ACC)0 : (ACC)(x / (ACC)r.elements);
     }
-    return store_as<ELEMENT>((typename stored<ACC>::type)x);
+    return store_as<RESULT>(after(r, (typename stored<ACC>::type)x));
   }
 };
 
 // ---- Positions of one thread -----------------------------------------------
 
-template <class E, int V>
+// FIRST: elements of the input, not parts of results.
+template <class E, int V, bool FIRST>
 DEVICE void take(const reduce_t& r, const E* from, uint32_t at, ACC* out) {
   int64_t place = 0;
   locate<1>(r.reduced, at, &place);
   pack_t<E, V> pack = load_pack<E, V>(from + place);
 #pragma unroll
-  for (int e = 0; e < V; ++e) out[e] = (ACC)load(pack.v[e]);
+  for (int e = 0; e < V; ++e)
+    out[e] = FIRST ? (ACC)before(r, load(pack.v[e])) : (ACC)load(pack.v[e]);
 }
 
 // Takes four at a time, the last ones too: their loads are in flight together,
 // and sums of four round less than one long sum.
-template <class E, int V>
+template <class E, int V, bool FIRST>
 DEVICE void gather(const reduce_t& r, const E* from, uint32_t begin,
                    uint32_t end, uint32_t step, ACC* total) {
 #pragma unroll
@@ -76,7 +120,7 @@ DEVICE void gather(const reduce_t& r, const E* from, uint32_t begin,
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
       for (int e = 0; e < V; ++e) x[k][e] = (ACC)IDENTITY;
-      if (at + k * step < end) take<E, V>(r, from, at + k * step, x[k]);
+      if (at + k * step < end) take<E, V, FIRST>(r, from, at + k * step, x[k]);
     }
 #pragma unroll
     for (int e = 0; e < V; ++e)
@@ -121,8 +165,8 @@ DEVICE void reduce_rows(const ELEMENT* source,
   if (output < r.outputs) {
     int64_t place = 0;
     locate<1>(r.kept, output, &place);
-    gather<ELEMENT, V>(r, source + place, begin + lane, part_end(r, begin),
-                       across, total);
+    gather<ELEMENT, V, true>(r, source + place, begin + lane,
+                             part_end(r, begin), across, total);
   }
 #pragma unroll
   for (int e = 1; e < V; ++e) total[0] = combine(total[0], total[e]);
@@ -133,7 +177,7 @@ DEVICE void reduce_rows(const ELEMENT* source,
     place = 0;
     locate<1>(r.targets, output, &place);
   }
-  target[place] = result<FINAL>::of(all, r.elements);
+  target[place] = result<FINAL>::of(all, r);
 }
 
 #define REDUCE_ROWS(name, V, FINAL)                                      \
@@ -173,7 +217,7 @@ DEVICE void join_columns(ACC* total, int across_log) {
   }
 }
 
-template <class E, int V, bool FINAL>
+template <class E, int V, bool FIRST, bool FINAL>
 DEVICE void reduce_columns(const E* source,
                            typename result<FINAL>::type* target,
                            const reduce_t& r) {
@@ -189,16 +233,16 @@ DEVICE void reduce_columns(const E* source,
   if (inside) {
     int64_t place = (int64_t)column * V;
     locate<1>(r.kept, outer, &place);
-    gather<E, V>(r, source + place, begin + (threadIdx.x >> r.across_log),
-                 part_end(r, begin), BLOCK >> r.across_log, total);
+    gather<E, V, FIRST>(r, source + place,
+                        begin + (threadIdx.x >> r.across_log),
+                        part_end(r, begin), BLOCK >> r.across_log, total);
   }
   join_columns<V>(total, r.across_log);
   if (!inside || threadIdx.x >= across) return;
   uint32_t output = outer * r.columns + column * V;
   pack_t<out_t, V> pack;
 #pragma unroll
-  for (int e = 0; e < V; ++e)
-    pack.v[e] = result<FINAL>::of(total[e], r.elements);
+  for (int e = 0; e < V; ++e) pack.v[e] = result<FINAL>::of(total[e], r);
   if (!FINAL || r.packed) {
     store_pack<out_t, V>(
         target + (FINAL ? 0 : (int64_t)blockIdx.y * r.outputs) + output, pack);
@@ -212,18 +256,18 @@ DEVICE void reduce_columns(const E* source,
   }
 }
 
-#define REDUCE_COLUMNS(name, E, V, FINAL)                                   \
+#define REDUCE_COLUMNS(name, E, V, FIRST, FINAL)                            \
   KERNEL(                                                                   \
       name,                                                                 \
       extern "C" __global__ void __launch_bounds__(BLOCK) name(             \
           const E* source, result<FINAL>::type* target, const reduce_t r) { \
         turn_t turn;                                                        \
-        reduce_columns<E, V, FINAL>(source, target, r);                     \
+        reduce_columns<E, V, FIRST, FINAL>(source, target, r);              \
       })
-REDUCE_COLUMNS(columns, ELEMENT, COLUMNS, true)
-REDUCE_COLUMNS(columns_part, ELEMENT, COLUMNS, false)
-REDUCE_COLUMNS(columns_half, ELEMENT, COLUMNS / 2, true)
-REDUCE_COLUMNS(columns_half_part, ELEMENT, COLUMNS / 2, false)
-REDUCE_COLUMNS(columns_single, ELEMENT, 1, true)
-REDUCE_COLUMNS(columns_single_part, ELEMENT, 1, false)
-REDUCE_COLUMNS(finish, ACC, 1, true)
+REDUCE_COLUMNS(columns, ELEMENT, COLUMNS, true, true)
+REDUCE_COLUMNS(columns_part, ELEMENT, COLUMNS, true, false)
+REDUCE_COLUMNS(columns_half, ELEMENT, COLUMNS / 2, true, true)
+REDUCE_COLUMNS(columns_half_part, ELEMENT, COLUMNS / 2, true, false)
+REDUCE_COLUMNS(columns_single, ELEMENT, 1, true, true)
+REDUCE_COLUMNS(columns_single_part, ELEMENT, 1, true, false)
+REDUCE_COLUMNS(finish, ACC, 1, false, true)

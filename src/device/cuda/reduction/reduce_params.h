@@ -3,6 +3,10 @@
 
 #include "device/cuda/reduction/axes_params.h"
 
+// Element-wise layers on each side of a reduction, at most, and numbers of
+// each.
+enum { REDUCE_STEPS = 3, REDUCE_NUMBERS = 2 };
+
 typedef struct reduce_t {
   // reduced: the positions of an output's elements (rows: in vectors). kept:
   // the position of its first element, over the outputs without the columns'
@@ -18,4 +22,6 @@ typedef struct reduce_t {
   uint32_t tiles;       // of the columns
   uint32_t across_log;  // log2 of threads; rows: per row; columns: side by side
   uint32_t packed;      // columns: outputs can be stored as vectors
+  // Of the layers before, then of those after.
+  float numbers[2 * REDUCE_STEPS * REDUCE_NUMBERS];
 } reduce_t;
