@@ -26,6 +26,7 @@ typedef struct recipe_t {
   int level;      // the most sets by which its epilogue grows
   bool others;    // other nodes take epilogues of remaining nodes
   bool prologues;
+  bool both;       // nodes with an epilogue take prologues, too
   size_t limit;    // nodes of a point-wise group
   bool attention;  // attention is grouped first
   bool squeeze;    // gates of squeeze and excitation are grouped first
@@ -330,7 +331,7 @@ static rabbet_status_t cover_follow(rabbet_coverer_t* c, const recipe_t* recipe,
       RABBET_RETURN_IF_ERROR(
           cover_take_epilogue(c, i, COVER_MAX_LEVELS, &other));
   if (recipe->rows) RABBET_RETURN_IF_ERROR(cover_rows(c));
-  if (recipe->prologues) rabbet_cover_prologues(c);
+  if (recipe->prologues) rabbet_cover_prologues(c, recipe->both);
   rabbet_cover_rest(c, recipe->limit);
   return cover_add(c, out_supported);
 }
@@ -480,6 +481,11 @@ static rabbet_status_t cover_recipes(rabbet_coverer_t* c) {
   if (c->covers.count > 0 && c->build->level <= 1) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(cover_owners(c, false));
   if (prologues) {
+    RABBET_RETURN_IF_ERROR(cover_try(
+        c,
+        (recipe_t){
+            .owner = -1, .others = true, .prologues = true, .both = true},
+        &level));
     RABBET_RETURN_IF_ERROR(cover_owners(c, true));
     RABBET_RETURN_IF_ERROR(
         cover_try(c, (recipe_t){.owner = -1, .prologues = true}, &level));

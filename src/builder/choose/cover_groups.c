@@ -187,10 +187,18 @@ static void cover_absorb(rabbet_coverer_t* c, size_t i, size_t like,
   }
 }
 
+// Whether the node is alone, or (`grouped`) the first of its group.
+static bool cover_begins(const rabbet_coverer_t* c, size_t i, bool grouped) {
+  if (c->groups[i] == RABBET_COVER_NO_GROUP) return true;
+  for (size_t k = 0; k < i; ++k)
+    if (c->groups[k] == c->groups[i]) return false;
+  return grouped;
+}
+
 // The free point-wise node that computes input 0 for this node only, or -1.
-static int32_t cover_prologue(const rabbet_coverer_t* c, size_t i) {
-  if (c->groups[i] != RABBET_COVER_NO_GROUP ||
-      (c->kinds[i] & RABBET_FUSE_PROLOGUE) == 0)
+static int32_t cover_prologue(const rabbet_coverer_t* c, size_t i,
+                              bool grouped) {
+  if ((c->kinds[i] & RABBET_FUSE_PROLOGUE) == 0 || !cover_begins(c, i, grouped))
     return -1;
   const rabbet_ir_value_t* value =
       rabbet_ir_input(&c->build->ir, rabbet_cover_node(c, i), 0);
@@ -199,13 +207,18 @@ static int32_t cover_prologue(const rabbet_coverer_t* c, size_t i) {
   return maker >= 0 && cover_is_free(c, maker) ? maker : -1;
 }
 
-void rabbet_cover_prologues(rabbet_coverer_t* c) {
+void rabbet_cover_prologues(rabbet_coverer_t* c, bool grouped) {
   for (size_t i = 0; i < c->count; ++i) {
-    int32_t maker = cover_prologue(c, i);
+    int32_t maker = cover_prologue(c, i, grouped), group = c->groups[i];
     if (maker < 0) continue;
     rabbet_cover_start(c, i);
     cover_absorb(c, i, (size_t)maker, SIZE_MAX);
-    rabbet_cover_assign(c);
+    if (group == RABBET_COVER_NO_GROUP) {
+      rabbet_cover_assign(c);
+      continue;
+    }
+    for (size_t k = 0; k < c->inside.count; ++k)
+      c->groups[c->inside.members[k]] = group;
   }
 }
 

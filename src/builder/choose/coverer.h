@@ -42,8 +42,9 @@ int rabbet_cover_grow(rabbet_coverer_t* c, size_t start, int level);
 // The same from two nodes of one shape. The set has at least one more.
 int rabbet_cover_grow_pair(rabbet_coverer_t* c, size_t start, size_t other,
                            int level);
-// Groups nodes with the point-wise nodes before their input 0.
-void rabbet_cover_prologues(rabbet_coverer_t* c);
+// Groups nodes with the point-wise nodes before their input 0; `grouped`: also
+// those that begin a group.
+void rabbet_cover_prologues(rabbet_coverer_t* c, bool grouped);
 // Whether both are free, and products that one kernel may compute.
 bool rabbet_cover_is_pair(const rabbet_coverer_t* c, size_t a, size_t b);
 // Sets c->inside to node i, a free normalization, and the group of the products
