@@ -45,6 +45,8 @@ def class_of(layer: dict[str, Any]) -> str:
     kinds = [part["Operator"] for part in layer["Layers"]]
     if kinds.count("matrix_multiply") == 2 and "softmax" in kinds:
         return "attention"
+    if {"convolution", "reduce"} <= set(kinds):
+        return "squeeze and excitation"
     for operator, name in _RANKED:
         if operator not in kinds:
             continue
