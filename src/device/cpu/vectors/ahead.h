@@ -3,7 +3,8 @@
 // A thread divides its rows of weights into four parts and multiplies one row
 // of each part at the same time. So it reads four streams, each of which goes
 // on from row to row: rows lie behind each other. What is fetched goes to the
-// second-level cache, which waits for more lines at a time than the first.
+// first-level cache: with codes 2 KiB ahead in the second, and no scales, INT4
+// took 8 to 12 % longer from memory (Xeon of the 4th generation).
 #ifndef RABBET_SRC_DEVICE_CPU_VECTORS_AHEAD_H_
 #define RABBET_SRC_DEVICE_CPU_VECTORS_AHEAD_H_
 
@@ -15,15 +16,16 @@
 #define RABBET_FETCH(address, ahead, level) \
   __builtin_prefetch((const void*)((uintptr_t)(address) + (ahead)), 0, (level))
 
+enum { RABBET_FIRST_LEVEL = 3 };
 static inline void rabbet_fetch_ahead(const uint8_t* codes) {
-  enum { SECOND_LEVEL = 2, AHEAD = 2048 };
-  RABBET_FETCH(codes, AHEAD, SECOND_LEVEL);
+  enum { AHEAD = 768 };
+  RABBET_FETCH(codes, AHEAD, RABBET_FIRST_LEVEL);
 }
 
 // Scales are streams, too, of a fourth of the codes' bytes or less.
 static inline void rabbet_fetch_scales_ahead(const void* scales) {
-  enum { SECOND_LEVEL = 2, AHEAD = 512 };
-  RABBET_FETCH(scales, AHEAD, SECOND_LEVEL);
+  enum { AHEAD = 256 };
+  RABBET_FETCH(scales, AHEAD, RABBET_FIRST_LEVEL);
 }
 
 // Zero points of row n, which are read when it ends.
@@ -35,10 +37,8 @@ static inline void rabbet_fetch_zeros(const rabbet_packed_zeros_t* zeros,
     __builtin_prefetch(codes + b);
 }
 
-// The same for loops with so many instructions that few of them are under way
-// at a time: what they read next is in the first cache, and the processor finds
-// the streams itself.
-enum { RABBET_FIRST_LEVEL = 3 };
+// The same for AVX2, whose loops have so many instructions that few lines are
+// under way at a time.
 static inline void rabbet_fetch_next(const uint8_t* codes) {
   enum { AHEAD = 384 };
   RABBET_FETCH(codes, AHEAD, RABBET_FIRST_LEVEL);

@@ -411,6 +411,7 @@ DIGIT_INLINE void digits_rows(const digit_walk_t* walk, int64_t n, int rows,
       const uint8_t* at = row.codes[r] + c * bytes;
       rabbet_fetch_ahead(at);
       if (!nibbles) rabbet_fetch_ahead(at + HALF);
+      rabbet_fetch_scales_ahead(row.scales[r] + scale);
       digits_step(walk, &walk->scales, &walk->x[c], &x, wi_load(at),
                   nibbles ? wi_all(0) : wi_load(at + HALF),
                   row.scales[r] + scale, &row.sums[r]);

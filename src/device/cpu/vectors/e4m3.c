@@ -129,6 +129,7 @@ E4M3_INLINE void e4m3_rows(const e4m3_walk_t* walk, int64_t n, int rows,
     for (int r = 0; r < rows; ++r) {
       const uint8_t* at = codes[r] + c * CHUNK;
       rabbet_fetch_ahead(at);
+      rabbet_fetch_scales_ahead(scales[r] + scale);
       sums[r] = _mm512_fmadd_ps(
           e4m3_product(&walk->tables, _mm512_loadu_si512(at), x),
           e4m3_scale(walk, scales[r] + scale, CHUNK), sums[r]);
