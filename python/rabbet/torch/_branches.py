@@ -120,7 +120,8 @@ def begun(
     places = [*zip(found, changed, strict=True), *((value, False) for value in others)]
     tensors = [(v, change) for v, change in places if isinstance(v, torch.Tensor)]
     for (one, change), (other, _) in itertools.permutations(tensors, 2):
-        if change and one is not other and torch._C._is_alias_of(one, other):
+        same = torch._C._is_alias_of(one, other)  # type: ignore[attr-defined]
+        if change and one is not other and same:
             raise CannotSelectError("a branch changes a tensor that it has two names for")
     return tuple(
         value.clone() if change and isinstance(value, torch.Tensor) else value

@@ -33,7 +33,7 @@ _TAKE_NUMBERS = {
 }  # fmt: skip
 # What they give does not follow from their arguments' values.
 _UNKNOWN = re.compile(
-    r"rand|empty|bernoulli|dropout|multinomial|normal|poisson|exponential|cauchy|geometric|"
+    r"rand|empty|resize|bernoulli|dropout|multinomial|normal|poisson|exponential|cauchy|geometric|"
     r"uniform|data_ptr|backward|^grad|^set_"
 )
 _IN_PLACE = re.compile(
