@@ -33,9 +33,10 @@ VARYING = {
     "torchvision/ssd300_vgg16",
     "transformers/superpoint",
     "transformers/switch_transformers",
+    "transformers/vilt",
 }
-"""Architectures whose results have as many rows as they find objects, or whose experts
-get as many tokens as the data says."""
+"""Architectures whose results have as many rows as they find objects, whose experts get as
+many tokens as the data says, or whose positions are resized to what a mask leaves."""
 
 # ---- torchvision: the published model, the width of its images, options ----
 
@@ -259,8 +260,9 @@ OWN_LENGTHS: dict[str, Mapping[str, int]] = {
     **{
         name: {"sequence": 64}
         for name in ("clip", "siglip", "chinese_clip", "altclip", "groupvit", "clipseg",
-                     "blip", "vilt", "git")
+                     "blip", "git")
     },
+    "vilt": {"sequence": 40},
     "owlvit": {"sequence": 16},
     "decision_transformer": {"sequence": 20},
 }  # fmt: skip
@@ -399,7 +401,7 @@ OPTIONS: dict[str, Options] = {
     "luke": {"entity_vocab_size": 1000},
     "modernbert": {"num_hidden_layers": 12},
     "modernbert-decoder": {"num_hidden_layers": 12},
-    "eurobert": {"vocab_size": 32000},
+    "eurobert": {"vocab_size": 32000, "pad_token_id": 0},
     "xlm-roberta-xl": _BASE,
     "ctrl": {"vocab_size": 32000, "n_embd": 1280, "n_layer": 3, "n_head": 16,
              "dff": 8192},
@@ -408,6 +410,7 @@ OPTIONS: dict[str, Options] = {
                    "max_position_embeddings": 2050},
     "big_bird": {"attention_type": "original_full"},
     "gpt2": {},
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "gpt_bigcode": {},
     "openai-gpt": {},
     "bloom": {"vocab_size": 32000, "hidden_size": 1024, "n_layer": 4, "n_head": 16},

@@ -11,6 +11,7 @@ from typing import Any
 
 import rabbet as trt
 import torch
+from rabbet.torch import export
 
 from .rabbet_cuda import TORCH
 from .zoo_torch import Stages, kernels, numpy_of, on_gpu, settled
@@ -39,7 +40,7 @@ class Compiled:
         with torch.no_grad():
             flat, self.inputs = on_gpu(*settled(key, batch), precision)
             told.end("module")
-            program = torch.export.export(flat, tuple(self.inputs), strict=False)
+            program = export(flat, tuple(self.inputs))
             self.known = {"export_s": told.end("exported")}
         with contextlib.ExitStack() as held:
             phases: list[tuple[str, float]] = []

@@ -11,31 +11,22 @@ from typing import Any
 import sympy
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx.experimental.symbolic_shapes import (
-    GuardOnDataDependentSymNode,
-    uninteresting_files,
-)
 from torch.utils import _pytree as pytree
 
 from .._errors import Error, InvalidArgumentError, UnsupportedError
 from .._model import Model
 from .._profiles import range_of
-from . import _guards, _whole_layers
+from . import _guards
 from ._building import Range, RefusedPartError, bounds, build
 from ._checks import Checks, size_of
 from ._complex import Pair
+from ._export import exported
 from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
 from ._random import draw
 from ._translate import RefusedNodeError, Translation, refusal, tables
-from ._vision import exportable
-from ._whole_layers import WholeLayers
 
 _SUFFIX = ".torch"
-
-# torch names the innermost line of Python that asks for a size: the module's, not ours, through
-# which all its calls go.
-uninteresting_files().add(_whole_layers.__file__)
 
 # Structures of arguments and results in a convention.
 _TREES = ("tree", "result_tree")
@@ -221,64 +212,6 @@ def decompositions() -> Any:
         if op not in kept:
             table.pop(op)
     return table
-
-
-def _refuse_repeated(arguments: Any) -> None:
-    """torch.export reads one argument where the same tensor is passed for two."""
-    found: dict[int, str] = {}
-    for path, leaf in pytree.tree_flatten_with_path(arguments)[0]:
-        name = pytree.keystr(path[1:])
-        first = found.setdefault(id(leaf), name)
-        if isinstance(leaf, torch.Tensor) and first != name:
-            raise InvalidArgumentError(
-                f"compile: the example inputs {first} and {name} are one tensor, which "
-                "torch.export takes for one input: pass a copy"
-            )
-
-
-def _refuse_layouts(arguments: Any) -> None:
-    """Plans have dense tensors; torch's own errors for others do not name the argument."""
-    for path, leaf in pytree.tree_flatten_with_path(arguments)[0]:
-        if not isinstance(leaf, torch.Tensor):
-            continue
-        layout = "nested" if leaf.is_nested else str(leaf.layout).removeprefix("torch.")
-        if layout != "strided":
-            remedy = "torch.nested.to_padded_tensor" if leaf.is_nested else "to_dense()"
-            raise UnsupportedError(
-                f"compile: the example input {pytree.keystr(path[1:])} is a tensor of the "
-                f"layout {layout}; plans have dense ones ({remedy})"
-            )
-
-
-def _exported(
-    module: Any, args: Any, kwargs: Any, dynamic_shapes: Any
-) -> torch.export.ExportedProgram:
-    if isinstance(module, torch.export.ExportedProgram):
-        if args is not None or kwargs is not None or dynamic_shapes is not None:
-            raise InvalidArgumentError(
-                "compile: an ExportedProgram has its example inputs and dynamic shapes "
-                "already; args, kwargs and dynamic_shapes are for modules"
-            )
-        return module
-    if not isinstance(args, tuple) and not kwargs:
-        raise InvalidArgumentError(
-            "compile: args is the tuple of a module's example inputs, such as (x,); got "
-            f"{type(args).__name__}"
-        )
-    _refuse_layouts((args or (), kwargs or {}))
-    _refuse_repeated((args or (), kwargs or {}))
-    try:
-        with WholeLayers(), exportable():
-            return torch.export.export(
-                module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
-            )
-    except GuardOnDataDependentSymNode as error:
-        error.add_note(
-            "compile: the module's Python code asks for a number that only data tells, which "
-            "no plan can answer; torch.compile(module, backend='rabbet') compiles what lies "
-            "before and behind that line, and leaves it to Python"
-        )
-        raise
 
 
 def _tensors_of(module: Any) -> Iterable[torch.Tensor]:
@@ -598,7 +531,7 @@ def compile_module(
                 "which dimensions vary in which range"
             )
     with torch.no_grad():
-        program = _exported(module, args, kwargs, dynamic_shapes)
+        program = exported(module, args, kwargs, dynamic_shapes)
         device = options.get("device") or _device_of(program)
         conditions = _guards.Conditions(program)
         program = program.run_decompositions(decompositions())

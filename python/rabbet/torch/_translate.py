@@ -27,6 +27,7 @@ from . import (
     _special,
     _vision,
 )
+from ._branches import CHECK
 from ._graph import HELD, ONNX_TYPES, Graph, Value, described, expression, extent_of
 from ._shapes import strided
 from ._table import HINTS, TABLE, Handler
@@ -43,8 +44,9 @@ _PLACING = {
 }  # fmt: skip
 
 # Checks, which leave no result.
+_ASYNC = "aten._assert_async.msg"
 _CHECKS = {
-    "aten._assert_async.msg", "aten._assert_scalar.default", "aten.sym_constrain_range.default",
+    _ASYNC, "aten._assert_scalar.default", "aten.sym_constrain_range.default",
     "aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default",
 }  # fmt: skip
 # The check of a matrix, which torch keeps in its order by a token.
@@ -188,6 +190,9 @@ class Translation:
     def _write(self, node: fx.Node) -> None:
         name = operator_name(node)
         if name in _CHECKS:
+            if name == _ASYNC and str(node.args[1]).startswith(CHECK):
+                message = str(node.args[1]).removeprefix(CHECK)
+                self.graph.check(self._value(node.args[0]), message)
             return
         if name == _EFFECTS:
             if str(node.args[1]) == _OF_MATRICES:

@@ -1,0 +1,544 @@
+"""Branches of a module's Python code that data decides, in exports.
+
+torch.export cannot follow `if x.isinf().any(): x = x.clamp(...)`. Where it gives up at such
+a line, the function is rewritten and exported anew: both ways are computed and the data
+selects among the variables that they set; a way that only raises an error becomes a check.
+What the rewritten code decides in Python, as sizes and options, it decides as before.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import gc
+import inspect
+import itertools
+import linecache
+import os
+import re
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import torch
+
+CHECK = "rabbet: "
+"""How the messages of checks begin that a plan makes."""
+
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_TALKS = {"logger", "logging", "warnings", "print"}
+
+
+# ---- What rewritten functions call ----
+
+
+class _Unset:
+    """A variable that one way leaves without a value."""
+
+    def __repr__(self) -> str:
+        return "a variable that only one of two ways sets"
+
+
+_UNSET = _Unset()
+
+
+class CannotSelectError(RuntimeError):
+    """Two ways set a variable to values among which no plan can select."""
+
+
+def _is_asked(value: Any) -> bool:
+    """Whether Python cannot tell what a tensor holds while an export is under way."""
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        return False
+    mode = _asked_of.get("values")
+    return mode is None or mode(value) is None
+
+
+_asked_of: dict[str, Callable[[Any], Any] | None] = {"values": None}
+
+
+def undecided(value: Any) -> bool:
+    """Whether data decides a condition."""
+    return _is_asked(value)
+
+
+def item(value: Any) -> Any:
+    """A tensor stays one where only data tells its number."""
+    return value if _is_asked(value) else value.item()
+
+
+def truth(value: Any) -> Any:
+    """bool(value), or a tensor of it."""
+    return value.reshape(()).bool() if _is_asked(value) else bool(value)
+
+
+def no(value: Any) -> Any:
+    """not value."""
+    return truth(value).logical_not() if _is_asked(value) else not value
+
+
+def _joined(parts: Sequence[Callable[[], Any]], ends: bool) -> Any:
+    """The parts, in order, up to one that Python finds to be `ends`."""
+    found: Any = None
+    for part in parts:
+        value = part()
+        if not _is_asked(value):
+            if bool(value) is ends:
+                return value
+            found = value if found is None else found
+        elif _is_asked(found):
+            one, other = truth(found), truth(value)
+            found = one | other if ends else one & other
+        else:
+            found = value
+    return found
+
+
+def both(*parts: Callable[[], Any]) -> Any:
+    """The parts, joined by `and`."""
+    return _joined(parts, False)
+
+
+def either(*parts: Callable[[], Any]) -> Any:
+    """The parts, joined by `or`."""
+    return _joined(parts, True)
+
+
+def values(known: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    """The values of variables."""
+    return tuple(known.get(name, _UNSET) for name in names)
+
+
+def begun(
+    found: Sequence[Any], changed: Sequence[bool], others: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Values for one way: those that it changes in place are copies, which no other
+    variable that the way reads may have for its memory."""
+    places = [*zip(found, changed, strict=True), *((value, False) for value in others)]
+    tensors = [(v, change) for v, change in places if isinstance(v, torch.Tensor)]
+    for (one, change), (other, _) in itertools.permutations(tensors, 2):
+        same = torch._C._is_alias_of(one, other)  # type: ignore[attr-defined]
+        if change and one is not other and same:
+            raise CannotSelectError("a branch changes a tensor that it has two names for")
+    return tuple(
+        value.clone() if change and isinstance(value, torch.Tensor) else value
+        for value, change in zip(found, changed, strict=True)
+    )
+
+
+def _selected(which: torch.Tensor, name: str, one: Any, other: Any) -> Any:
+    if one is other or one is _UNSET or other is _UNSET:
+        return one if one is other else _UNSET
+    tensors = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
+    if tensors and one.shape == other.shape and one.dtype == other.dtype:
+        return torch.where(which, one, other)
+    plain = (bool, int, float, str, type(None))
+    if type(one) is type(other) and isinstance(one, plain) and one == other:
+        return one
+    lists = type(one) is type(other) and type(one) in (tuple, list)
+    if lists and len(one) == len(other):
+        pairs = zip(one, other, strict=True)
+        return type(one)(_selected(which, name, a, b) for a, b in pairs)
+    raise CannotSelectError(f"data selects among two values of '{name}'")
+
+
+def selected(
+    condition: Any, names: Sequence[str], changed: Sequence[bool], before: Sequence[Any],
+    one: Sequence[Any], other: Sequence[Any],
+) -> tuple[Any, ...]:  # fmt: skip
+    """The variables after both ways."""
+    which = truth(condition)
+    found = []
+    for name, change, old, a, b in zip(names, changed, before, one, other, strict=True):
+        value = _selected(which, name, a, b)
+        if change and isinstance(old, torch.Tensor):
+            value = old.copy_(value)  # other names for it see the change
+        found.append(value)
+    return tuple(found)
+
+
+def chosen(
+    condition: Any, one: Callable[[], Any], other: Callable[[], Any]
+) -> Any:
+    """`one() if condition else other()`."""
+    if not _is_asked(condition):
+        return one() if condition else other()
+    found = _selected(truth(condition), "an expression", one(), other())
+    if found is _UNSET:
+        raise CannotSelectError("a variable has no value")
+    return found
+
+
+def never(condition: Any, message: str) -> None:
+    """Runs in which the condition holds fail."""
+    torch._assert_async(truth(condition).logical_not(), CHECK + message)
+
+
+# ---- Rewriting ----
+
+
+def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
+    """The variables that statements set, and whether in place; None if they do anything
+    else, or one thing and the other with the same variable."""
+    found: dict[str, bool] = {}
+
+    def target(node: ast.expr, changes: bool = False) -> bool:
+        if isinstance(node, ast.Name):
+            return found.setdefault(node.id, changes) is changes
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return all(map(target, node.elts))
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            return target(node.value, True)
+        return False
+
+    for one in body:
+        if isinstance(one, ast.Assign):
+            fits = all(map(target, one.targets))
+        elif isinstance(one, ast.AugAssign):
+            fits = target(one.target, True)
+        elif isinstance(one, ast.AnnAssign):
+            fits = one.value is None or target(one.target)
+        elif isinstance(one, ast.If):
+            inner = _names_set([*one.body, *one.orelse])
+            fits = inner is not None and all(
+                found.setdefault(name, changes) is changes
+                for name, changes in inner.items()
+            )
+        else:
+            fits = isinstance(one, ast.Pass) or _is_talk(one)
+        if not fits or _changes_unseen(one):
+            return None
+    return found
+
+
+def _is_talk(one: ast.stmt) -> bool:
+    """Whether a statement is a comment, or tells something to the user."""
+    if not isinstance(one, ast.Expr):
+        return False
+    value: Any = one.value
+    if isinstance(value, ast.Call):
+        value = value.func
+        while isinstance(value, ast.Attribute):
+            value = value.value
+        return isinstance(value, ast.Name) and value.id in _TALKS
+    return isinstance(value, ast.Constant)
+
+
+def _changes_unseen(one: ast.AST) -> bool:
+    """Whether a method such as add_ changes a tensor within an expression, or the
+    statement does what a second way must not repeat."""
+    for node in ast.walk(one):
+        if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
+            return True
+        method = getattr(node, "func", None)
+        if isinstance(method, ast.Attribute) and re.fullmatch(r".*[^_]_", method.attr):
+            return True
+    return False
+
+
+class _Condition(ast.NodeTransformer):
+    """Conditions whose tensors stay tensors."""
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not):
+            return _call("no", node.operand)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        self.generic_visit(node)
+        parts = map(_lambda, node.values)
+        return _call("both" if isinstance(node.op, ast.And) else "either", *parts)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+            return _call("item", node.func.value)
+        is_truth = isinstance(node.func, ast.Name) and node.func.id == "bool"
+        return _call("truth", *node.args) if is_truth and len(node.args) == 1 else node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node
+
+
+def _lambda(value: ast.expr) -> ast.Lambda:
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
+
+
+def _call(name: str, *args: ast.expr) -> ast.Call:
+    function = ast.Attribute(ast.Name("_rabbet", ast.Load()), name, ast.Load())
+    return ast.Call(function, list(args), [])
+
+
+def _returns(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block is statements that set variables, and a return."""
+    ends = bool(body) and isinstance(body[-1], ast.Return)
+    return ends and _names_set(body[:-1]) is not None and not _changes_unseen(body[-1])
+
+
+def _one_return(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements in which a branch that returns a value sets it, and what follows is
+    the other way."""
+    for place, one in enumerate(body):
+        if not isinstance(one, ast.If) or not _returns(one.body):
+            continue
+        rest = _one_return([*one.orelse, *body[place + 1 :]])
+        if not _returns(rest):
+            continue
+        ways = []
+        for way in (one.body, rest):
+            value = way[-1].value or ast.Constant(None)  # type: ignore[attr-defined]
+            to = ast.Name("_rabbet_result", ast.Store())
+            last = ast.copy_location(ast.Assign([to], value), way[-1])
+            ways.append([*way[:-1], last])
+        both_ways = ast.copy_location(ast.If(one.test, *ways), one)
+        end = ast.Return(ast.Name("_rabbet_result", ast.Load()))
+        return [*body[:place], both_ways, ast.copy_location(end, one)]
+    return body
+
+
+class _Statements(ast.NodeTransformer):
+    """Rewrites a function's statements."""
+
+    def __init__(self, lines: Collection[int], file: str) -> None:
+        """lines: those of the conditions that data decides."""
+        self.lines, self.file = lines, file
+        self.written = self.depth = 0
+
+    def _nested(self, node: Any) -> Any:
+        """A function's own statements are rewritten, not those of functions in it."""
+        if self.depth:
+            return node
+        self.depth += 1
+        self.generic_visit(node)
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        return self._nested(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+        return self._nested(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        return self._nested(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        if not self.depth:
+            node.body = _one_return(node.body)
+        return self._nested(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        self.generic_visit(node)
+        if not self._is_meant(node.test) or _changes_unseen(node):
+            return node
+        self.written += 1
+        test = _Condition().visit(node.test)
+        return _call("chosen", test, _lambda(node.body), _lambda(node.orelse))
+
+    def visit_If(self, node: ast.If) -> Any:
+        self.generic_visit(node)
+        return self._branch(node) if self._is_meant(node.test) else node
+
+    def _is_meant(self, node: Any) -> bool:
+        return any(node.lineno <= line <= node.end_lineno for line in self.lines)
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        if not self._is_meant(node):
+            return node
+        test = ast.UnaryOp(ast.Not(), node.test)
+        plain = ast.Assert(ast.UnaryOp(ast.Not(), ast.Name("_rabbet_0", ast.Load())), node.msg)
+        return self._written(
+            "_rabbet_0 = TEST\n"
+            "if _rabbet.undecided(_rabbet_0): _rabbet.never(_rabbet_0, MESSAGE)\n"
+            "else: PLAIN",
+            {"TEST": test, "MESSAGE": self._message(node)},
+            {"PLAIN": [plain]},
+            node,
+        )
+
+    def _message(self, node: ast.stmt) -> ast.expr:
+        line = linecache.getline(self.file, node.lineno).strip()
+        return ast.Constant(f"{line} ({self.file}:{node.lineno})")
+
+    def _branch(self, node: ast.If) -> Any:
+        if any(isinstance(each, ast.NamedExpr) for each in ast.walk(node.test)):
+            return node
+        count = self.written
+        if isinstance(node.body[-1], ast.Raise) and _names_set(node.body[:-1]) is not None:
+            form, sets = "_rabbet.never(_rabbet_0, MESSAGE); ELSE", None
+        else:
+            sets = _names_set([*node.body, *node.orelse])
+            if sets is None:
+                return node
+            form = (
+                "_rabbet_1 = _rabbet.values(locals(), NAMES)\n"
+                "TARGETS = _rabbet.begun(_rabbet_1, CHANGED, _rabbet.values(locals(), OTHERS))\n"
+                "BODY\n"
+                "_rabbet_2 = _rabbet.values(locals(), NAMES)\n"
+                "TARGETS = _rabbet.begun(_rabbet_1, CHANGED, _rabbet.values(locals(), OTHERS))\n"
+                "ELSE\n"
+                "_rabbet_3 = _rabbet.values(locals(), NAMES)\n"
+                "TARGETS = _rabbet.selected(_rabbet_0, NAMES, CHANGED, _rabbet_1, _rabbet_2, "
+                "_rabbet_3)"
+            )
+        sets = sets or {}
+        if "TARGETS" in form and not sets:
+            form = "pass"
+        names = ast.Tuple([ast.Constant(name) for name in sets], ast.Load())
+        changed = ast.Tuple([ast.Constant(c) for c in sets.values()], ast.Load())
+        loads = [each for way in (*node.body, *node.orelse) for each in ast.walk(way)]
+        read = {each.id for each in loads if isinstance(each, ast.Name)}
+        others = ast.Tuple([ast.Constant(n) for n in sorted(read - {*sets})], ast.Load())
+        targets = ast.Tuple([ast.Name(name, ast.Store()) for name in sets], ast.Store())
+        text = "_rabbet_0 = TEST\nif _rabbet.undecided(_rabbet_0):\n"
+        text += textwrap.indent(form, "    ") + "\nelif _rabbet_0: BODY\nelse: ELSE"
+        text = text.replace("_rabbet_", f"_rabbet_{count}_")
+        return self._written(
+            text,
+            {"TEST": node.test, "MESSAGE": self._message(node.body[-1]), "NAMES": names,
+             "CHANGED": changed, "TARGETS": targets, "OTHERS": others},
+            {"BODY": node.body, "ELSE": node.orelse or [ast.Pass()]},
+            node,
+        )  # fmt: skip
+
+    def _written(
+        self, text: str, parts: Mapping[str, ast.expr],
+        blocks: Mapping[str, list[ast.stmt]], like: ast.stmt,
+    ) -> list[ast.stmt]:  # fmt: skip
+        """Statements with these in the places of names, on the line of `like`."""
+        self.written += 1
+        tests = {**parts, "TEST": _Condition().visit(copy.deepcopy(parts["TEST"]))}
+        tree = ast.parse(text)
+        for each in ast.walk(tree):
+            if isinstance(each, (ast.stmt, ast.expr)):
+                each.lineno = each.end_lineno = like.lineno
+        return _Filled(tests, blocks).visit(tree).body
+
+
+class _Filled(ast.NodeTransformer):
+    """Expressions and blocks for the names that stand for them."""
+
+    def __init__(self, parts: Any, blocks: Any) -> None:
+        self.parts, self.blocks = parts, blocks
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return copy.deepcopy(self.parts.get(node.id, node))
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        if isinstance(node.value, ast.Name) and node.value.id in self.blocks:
+            return copy.deepcopy(self.blocks[node.value.id])
+        return self.generic_visit(node)
+
+
+def _rewritten(code: CodeType, wanted: Collection[int]) -> CodeType | None:
+    """A function's code in which data may decide the branches of these lines; None if one
+    is none of those that can be rewritten."""
+    try:
+        lines, first = inspect.getsourcelines(code)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, SyntaxError, TypeError):
+        return None
+    function = tree.body[0]
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    function.decorator_list = []
+    for each in ast.walk(function):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    function.returns = None
+    function.args.defaults = [ast.Constant(None) for _ in function.args.defaults]
+    some = [default and ast.Constant(None) for default in function.args.kw_defaults]
+    function.args.kw_defaults = some
+    ast.increment_lineno(tree, first - 1)
+    ways = _Statements(wanted, code.co_filename)
+    ways.visit(function)
+    if ways.written < len(wanted):
+        return None
+    own = ast.parse("import rabbet.torch._branches as _rabbet").body
+    function.body[:0] = own
+    body: list[ast.stmt] = [function]
+    owner = code.co_qualname.split(".")[-2:-1]
+    free = list(code.co_freevars)
+    if owner and owner[0].isidentifier():  # names that begin with __ are the class's
+        body = [ast.parse(f"class {owner[0]}: pass").body[0]]
+        body[0].body = [function]  # type: ignore[attr-defined]
+        free = [name for name in free if name != "__class__"]
+    outer = ast.parse("def outer(): pass").body[0]
+    sets = [ast.parse(f"{name} = None").body[0] for name in free]
+    outer.body = [*sets, *body]  # type: ignore[attr-defined]
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    return _found(compile(module, code.co_filename, "exec"), code)
+
+
+def _signature(code: CodeType) -> tuple[Any, ...]:
+    count = code.co_argcount + code.co_kwonlyargcount
+    return code.co_name, code.co_freevars, code.co_argcount, code.co_varnames[:count]
+
+
+def _found(within: CodeType, like: CodeType) -> CodeType | None:
+    """The code of the same name and arguments within another."""
+    for each in within.co_consts:
+        if not isinstance(each, CodeType):
+            continue
+        if _signature(each) == _signature(like):
+            return each.replace(co_qualname=like.co_qualname)
+        if (found := _found(each, like)) is not None:
+            return found
+    return None
+
+
+# ---- Exports ----
+
+
+def place_of(error: BaseException) -> tuple[FrameType, int] | None:
+    """The innermost line of Python that is neither torch's nor ours."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith((_TORCH, _OURS, "<")):
+            found = trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+    return found
+
+
+class Rewritten:
+    """Functions whose code is exchanged while an export is under way."""
+
+    def __init__(self, value_of: Callable[[Any], Any]) -> None:
+        """value_of: values of tensors that Python knows."""
+        self._value_of = value_of
+        self._undone = contextlib.ExitStack()
+        self._lines: dict[CodeType, set[int]] = {}
+
+    def __enter__(self) -> Rewritten:
+        _asked_of["values"] = self._value_of
+        self._undone.callback(_asked_of.update, values=None)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._undone.close()
+
+    def at(self, error: BaseException) -> bool:
+        """Rewrites the line at which torch gave up; whether there is one to rewrite."""
+        place = place_of(error)
+        if place is None:
+            return False
+        code, line = place[0].f_code, place[1]
+        del place
+        known = self._lines.get(code, set())
+        if line in known:
+            return False
+        new = _rewritten(code, known | {line})
+        functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType)]
+        if new is None or not functions:
+            return False
+        for function in functions:
+            if function.__code__ is code:
+                self._undone.callback(setattr, function, "__code__", code)
+                function.__code__ = new
+        self._lines[new] = known | {line}
+        return True

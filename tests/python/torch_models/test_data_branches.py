@@ -1,0 +1,223 @@
+"""Modules whose Python code reads tensors: numbers that follow from constants are constants,
+data selects among the ways of a branch, and what no plan can answer is refused by its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import rabbet as trt
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+X = torch.arange(12.0).reshape(3, 4) - 5
+
+
+def compiled(function: Callable[..., Any], x: Any = X, **options: Any) -> Any:
+    class Module(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    return trt.compile(Module(), (x.clone(),), device="cpu", optimization_level=0, **options)
+
+
+# ---- Numbers that follow from constants ----
+
+
+def positions(x: Any) -> Any:
+    """Relative positions, as Funnel's model makes them."""
+    pos = torch.arange(0, x.shape[1], dtype=torch.int64).to(x.dtype)
+    pooled = torch.cat([pos.new_tensor([-1.0]), pos[1:-1][::2]])
+    most = pooled[0] - pos[0] + 2 * pooled.shape[0]
+    return x.sum() * torch.arange(most, pooled[0] - pos[-1] - 1, -1, dtype=torch.long)
+
+
+def cut(x: Any) -> Any:
+    sizes = torch.tensor([1, 3])
+    parts = [x[:, : sizes[0]], x[:, sizes[0] : sizes.sum()]]
+    return parts[1].reshape(sizes[1] * 3) + parts[0].sum()
+
+
+def counted(x: Any) -> Any:
+    levels = torch.zeros(4, dtype=torch.int64)
+    levels[1:] = 2
+    levels += 1
+    for _index in range(int(levels.max())):
+        x = x * 2 + levels.tolist()[1]
+    return x if bool((levels > 0).all()) else -x
+
+
+def overwritten(x: Any) -> Any:
+    """A constant that data changes through another name for it is none any more."""
+    kept = torch.ones(3)
+    kept[0:1].add_(x[0, :1])
+    return x + 1 if kept[0] > 0 else x - 1
+
+
+@pytest.mark.parametrize("function", [positions, cut, counted], ids=lambda f: f.__name__)
+def test_numbers_of_constants(function: Callable[..., Any]) -> None:
+    for x in (X, 3 - X):
+        torch.testing.assert_close(compiled(function)(x), function(x))
+
+
+# ---- Branches ----
+
+
+def clamped(x: Any) -> Any:
+    """The guard of transformers' layers in FP16."""
+    if x.dtype == torch.float32 and not torch.isfinite(x).all():
+        bound = 100.0
+        x = torch.clamp(x, min=-bound, max=bound)
+    return x + 1
+
+
+def both_ways(x: Any) -> Any:
+    if ((x > 0).any() and x.shape[0] == 3) or x[0, 0] < -50:
+        y, z = x * 2, x.sum()
+    elif x.sum().item() < -100:
+        y, z = x - 1, x.min()
+    else:
+        y, z = -x, x.max()
+    return y, z
+
+
+def in_place(x: Any) -> Any:
+    y = x * 1
+    also = y
+    if y.min() < -5:
+        y += 1
+        y[0] = 7
+    return also * 2
+
+
+def within(x: Any) -> Any:
+    total = x.new_zeros(())
+    for row in x:
+        if row.sum() > 0:
+            if row.max() > 3:
+                total = total + row.sum()
+        else:
+            total = total - 1
+    return total
+
+
+def returned(x: Any) -> Any:
+    if x.isnan().any():
+        return x.nan_to_num(0.0)
+    if x.shape[1] == 4:
+        x = x + 1
+    if x.sum() > 0:
+        y = x * 2
+        return y
+    return x if x.min() > -20 else -x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [clamped, both_ways, in_place, within, overwritten, returned], ids=lambda f: f.__name__
+)
+def test_data_selects(function: Callable[..., Any]) -> None:
+    model = compiled(function)
+    for x in (X, X - 20, X + 20, X / 0, X * 0):
+        torch.testing.assert_close(model(x), function(x), equal_nan=True)
+
+
+def refused(x: Any) -> Any:
+    assert x.max().item() < 50, "too large"
+    if (x < -50).any():
+        raise ValueError("too small")
+    return x + 1
+
+
+def test_ways_that_raise_are_checks() -> None:
+    model = compiled(refused)
+    torch.testing.assert_close(model(X), X + 1)
+    for x, line in ((X + 50, "x.max().item() < 50"), (X - 50, 'ValueError("too small")')):
+        with pytest.raises(trt.Error) as caught:
+            model(x)
+        assert line in str(caught.value)
+
+
+class Base(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.__scale = 3.0
+
+    def scaled(self, x: Any) -> Any:
+        if x.isnan().any():
+            x = x.nan_to_num(1.0)
+        return x * self.__scale
+
+
+class Derived(Base):
+    def scaled(self, x: Any) -> Any:
+        if x.min() < 0:
+            x = -x
+        return super().scaled(x)
+
+    def forward(self, x: Any, *, less: float = 1.0) -> Any:
+        return self.scaled(x) - less
+
+
+def test_methods_with_super_and_private_names() -> None:
+    codes = [each.scaled.__code__ for each in (Base, Derived)]
+    model = trt.compile(Derived(), (X,), device="cpu", optimization_level=0)
+    for x in (X, X + 9, X * torch.nan):
+        torch.testing.assert_close(model(x), Derived()(x))
+    assert codes == [each.scaled.__code__ for each in (Base, Derived)]
+
+
+def shapes_differ(x: Any) -> Any:
+    if x.sum() > 0:
+        x = x[:1]
+    return x
+
+
+def counts(x: Any) -> Any:
+    for _index in range(int(x.sum())):
+        x = x + 1
+    return x
+
+
+def renamed(x: Any) -> Any:
+    """Only one way changes what `also` names."""
+    y = x * 1
+    also = y
+    if x.sum() > 0:
+        y = y * 2
+    else:
+        y += 1
+    return also
+
+
+def two_names(x: Any) -> Any:
+    y = x * 1
+    also, z = y[1:], x
+    if x.sum() > 0:
+        y += 1
+        z = also * 2
+    return z
+
+
+_SUM = "if x.sum() > 0:"
+
+
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [
+        (shapes_differ, _SUM),
+        (renamed, _SUM),
+        (two_names, _SUM),
+        (counts, "for _index in range(int(x.sum())):"),
+    ],
+    ids=lambda f: getattr(f, "__name__", ""),
+)
+def test_what_no_plan_can_answer(function: Callable[..., Any], line: str) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        compiled(function)
+    notes = "\n".join(caught.value.__notes__)
+    assert line in notes
+    assert __file__ in notes
