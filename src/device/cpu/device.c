@@ -215,6 +215,14 @@ static const rabbet_device_vtable_t cpu_vtable = {
     .pace = cpu_pace,
 };
 
+// What a hypervisor may hide of a processor that has the same name.
+static uint32_t cpu_features(void) {
+  return 1u | (uint32_t)rabbet_cpu_isa() << 1 |
+         (uint32_t)rabbet_cpu_has_vnni() << 8 |
+         (uint32_t)rabbet_cpu_has_vbmi() << 9 |
+         (uint32_t)rabbet_cpu_has_quick_small_numbers() << 10;
+}
+
 uint32_t rabbet_device_abi(void) {
   return RABBET_DEVICE_ABI;
 }
@@ -239,6 +247,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
   device->base.traits = RABBET_DEVICE_WEIGHT_ONLY;
   if (rabbet_bytes_kernels())
     device->base.traits |= RABBET_DEVICE_QUANTIZED_CHAINS;
+  device->base.features = cpu_features();
   rabbet_status_t status = rabbet_dnnl_create(allocator, &device->dnnl);
   if (!rabbet_is_ok(status)) {
     rabbet_free(allocator, device);
