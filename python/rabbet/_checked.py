@@ -241,8 +241,9 @@ class _Parameters:
         self.recorded = is_recorded(function)
         self.plain = plain
         self.rules: dict[str, _Rule | None] = {}
-        # Of others than None and bool, which need no conversion.
-        self.unlike = [n for n, value in self.defaults.items() if not _is_plain(value)]
+        # Those with defaults that a check may convert, as it does arguments.
+        hints = plain.__annotations__
+        self.unlike = [n for n, v in self.defaults.items() if not _is_plain(hints.get(n), v)]
 
     def takes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether Python binds these arguments, in a function without * and **."""
@@ -286,8 +287,11 @@ class _Parameters:
             raise
 
 
-def _is_plain(value: Any) -> bool:
-    return value is None or type(value) is bool
+def _is_plain(annotation: Any, value: Any) -> bool:
+    """Whether the default is as the annotation says, without a look at the rule."""
+    if annotation in (None, "Any") or (value is None and str(annotation).endswith(" | None")):
+        return True
+    return type(value) is bool and annotation == "bool"
 
 
 def _rule_of_text(function: Any, annotation: Any) -> _Rule | None:

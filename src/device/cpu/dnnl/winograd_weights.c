@@ -2,12 +2,19 @@
 // reorder takes 1.3 us for the nine weights of a pair of channels, seconds for
 // a network.
 #include <assert.h>
-#include <string.h>
 
+#include "device/cpu/cpu.h"
 #include "device/cpu/dnnl/internal.h"
 #include "device/cpu/parallel.h"
 
 enum { TAPS = 3, ALPHA = 6, LANES = 16 };
+
+// The library has these kernels for AVX-512 only.
+#if defined(__x86_64__)
+#define WINOGRAD_CODE __attribute__((target("avx512f,fma")))
+#else
+#define WINOGRAD_CODE
+#endif
 
 // Tiles of 4x4 results are interpolated at 0, -8/5, 8/5, 2/3, -2/3 and
 // infinity. A row has the powers 0 to 2 of its point times the row's factor,
@@ -29,8 +36,9 @@ typedef struct winograd_t {
 
 // The nine weights of one input channel for a block of output channels; zeros
 // for padding.
-static void winograd_gather(const winograd_t* w, int64_t first, int64_t input,
-                            float taps[TAPS * TAPS][LANES]) {
+WINOGRAD_CODE static inline void winograd_gather(
+    const winograd_t* w, int64_t first, int64_t input,
+    float taps[TAPS * TAPS][LANES]) {
   for (int lane = 0; lane < LANES; ++lane) {
     int64_t output = first + lane;
     const float* from = w->from + (output * w->inputs + input) * (TAPS * TAPS);
@@ -41,8 +49,8 @@ static void winograd_gather(const winograd_t* w, int64_t first, int64_t input,
 }
 
 // Rows times taps: along the width, then along the height.
-static void winograd_transform(const float taps[TAPS * TAPS][LANES],
-                               float* target, size_t stride) {
+WINOGRAD_CODE static inline void winograd_transform(
+    const float taps[TAPS * TAPS][LANES], float* target, size_t stride) {
   float wide[TAPS][ALPHA][LANES];
   for (int y = 0; y < TAPS; ++y)
     for (int j = 0; j < ALPHA; ++j) {
@@ -63,7 +71,8 @@ static void winograd_transform(const float taps[TAPS * TAPS][LANES],
 
 // Blocks of output channels. Order in memory: chunk of blocks, row and column
 // of the tile, chunk of inputs, block within the chunk, input, lane.
-static void winograd_blocks(void* context, int64_t begin, int64_t end) {
+WINOGRAD_CODE static void winograd_blocks(void* context, int64_t begin,
+                                          int64_t end) {
   const winograd_t* w = context;
   const dnnl_wino_desc_t* to = w->to;
   const int64_t inputs = (int64_t)to->ic2_block * to->ic_block;  // of a chunk
@@ -89,7 +98,8 @@ bool rabbet_dnnl_pack_winograd(const rabbet_dnnl_layout_t* layout,
       rabbet_dnnl_primitive_layout(primitive, RABBET_DNNL_WEIGHTS, &size);
   if (!desc || desc->format_kind != dnnl_format_kind_wino) return false;
   const dnnl_wino_desc_t* to = &desc->format_desc.wino_desc;
-  if (to->wino_format != dnnl_wino_wei_OBaaIBOIio || to->r != TAPS ||
+  if (rabbet_cpu_isa() < RABBET_CPU_AVX512 ||
+      to->wino_format != dnnl_wino_wei_OBaaIBOIio || to->r != TAPS ||
       to->alpha != ALPHA || to->oc_block != LANES ||
       desc->data_type != dnnl_f32 || layout->dtype != RABBET_DTYPE_FLOAT ||
       layout->order != RABBET_DNNL_FORMAT ||
