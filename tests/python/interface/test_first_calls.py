@@ -72,7 +72,7 @@ def outcome(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         return type(error), str(error)
 
 
-@pytest.mark.parametrize("args,kwargs", CASES)
+@pytest.mark.parametrize(("args", "kwargs"), CASES)
 def test_calls(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     compiled = checked._with_checks(plain, "plain", False, False)
     expected = outcome(compiled, args, kwargs)

@@ -38,11 +38,13 @@ def model(tmp_path: Path) -> Path:
 
 def offers(model: Any) -> list[Any]:
     """Of each step, whatever was chosen."""
+
+    def those(step: dict[str, Any]) -> list[Any]:
+        some = (step, *step["alternatives"])
+        return sorted((one["kernel"], one["tactic"], one["types"]) for one in some)
+
     report = json.loads(model.report_json)
-    return [
-        (step["name"], sorted((o["kernel"], o["tactic"], o["types"]) for o in (step, *step["alternatives"])))
-        for step in report["steps"]
-    ]  # fmt: skip
+    return [(step["name"], those(step)) for step in report["steps"]]
 
 
 @pytest.mark.parametrize("level", [0, 3])
