@@ -8,6 +8,7 @@ whose metadata is a function of a value and its name. Others leave arguments as 
 
 from __future__ import annotations
 
+import builtins
 import enum
 import functools
 import inspect
@@ -216,17 +217,122 @@ def _with_checks(function: Function, name: str, has_self: bool, is_setter: bool)
     return typing.cast(Function, functools.wraps(function)(source.names["checked"]))
 
 
+_INTERPRETED = 8
+"""So many calls of a function are checked without source, which takes longer to compile
+than a program takes that calls it a few times."""
+
+
+class _Parameters:
+    """A function's parameters, and the rules of those that calls gave so far."""
+
+    def __init__(self, function: Function, name: str, has_self: bool, is_setter: bool) -> None:
+        plain = inspect.unwrap(function)
+        code = plain.__code__
+        self.call, self.name = function, name
+        self.has_self, self.is_setter = has_self, is_setter
+        self.positional = code.co_varnames[: code.co_argcount]
+        only = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+        self.by_name = frozenset((*self.positional[code.co_posonlyargcount :], *only))
+        defaults = plain.__defaults__ or ()
+        first = code.co_argcount - len(defaults)
+        self.defaults = dict(zip(self.positional[first:], defaults, strict=True))
+        self.defaults |= plain.__kwdefaults__ or {}
+        self.required = {*self.positional, *only} - self.defaults.keys()
+        self.recorded = is_recorded(function)
+        self.plain = plain
+        self.rules: dict[str, _Rule | None] = {}
+        # Those with defaults that a check may convert, as it does arguments.
+        hints = plain.__annotations__
+        self.unlike = [n for n, v in self.defaults.items() if not _is_plain(hints.get(n), v)]
+
+    def takes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether Python binds these arguments, in a function without * and **."""
+        given = self.positional[: len(args)]
+        return (
+            len(args) <= len(self.positional)
+            and self.by_name.issuperset(kwargs)
+            and kwargs.keys().isdisjoint(given)
+            and self.required.issubset((*given, *kwargs))
+        )
+
+    def rule(self, name: str) -> _Rule | None:
+        """Of a parameter."""
+        if name not in self.rules:
+            annotation = self.plain.__annotations__.get(name, Any)
+            self.rules[name] = _rule_of_text(self.plain, annotation)
+        return self.rules[name]
+
+    def check(self, first: Any, name: str, value: Any) -> Any:
+        """The value of an argument as its annotation says."""
+        rule = self.rule(name)
+        if rule is None:
+            return value
+        label = _where(self.name, first) if self.has_self else self.name
+        return rule.check(value, label if self.is_setter else f"{label}: {name}")
+
+    def checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call, its arguments checked in the order of the parameters."""
+        first = args[0] if args else None
+        try:
+            places = zip(self.positional, args, strict=False)
+            values = [self.check(first, name, value) for name, value in places]
+            named = {name: self.check(first, name, value) for name, value in kwargs.items()}
+            for name in self.unlike:
+                if name not in named and name not in self.positional[: len(args)]:
+                    named[name] = self.check(first, name, self.defaults[name])
+            return self.call(*values, **named)
+        except Exception as error:
+            if self.recorded:
+                report(first, error)
+            raise
+
+
+def _is_plain(annotation: Any, value: Any) -> bool:
+    """Whether the default is as the annotation says, without a look at the rule."""
+    if annotation in (None, "Any") or (value is None and str(annotation).endswith(" | None")):
+        return True
+    return type(value) is bool and annotation == "bool"
+
+
+def _rule_of_text(function: Any, annotation: Any) -> _Rule | None:
+    """The rule of an annotation as modules keep it: a text. Names, and those with
+    "| None" behind them, are looked up rather than compiled."""
+    if not isinstance(annotation, str):
+        return _rule(annotation)
+    names = function.__globals__
+    bare = annotation.removesuffix(" | None")
+    if not bare.isidentifier():
+        return _rule(eval(annotation, names))
+    kind = names[bare] if bare in names else getattr(builtins, bare)
+    inner = _rule(type(None) if kind is None else kind)
+    return _optional(inner) if inner and bare != annotation else inner
+
+
+def _parameters(function: Any, *given: Any) -> _Parameters | None:
+    """None for functions whose checks are source from the first call on."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    varies = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    return None if code is None or code.co_flags & varies else _Parameters(function, *given)
+
+
 def _at_first_call(
     function: Function, name: str, owner: Any = None, is_setter: bool = False
 ) -> Function:
-    """Checks are made at the first call, to keep imports fast. A method then takes this
-    place in the class that owns it."""
+    """Checks are made at the first calls, to keep imports fast: without source at first.
+    A method with source then takes this place in the class that owns it."""
     ready: Function | None = None
+    parameters: _Parameters | None = None
+    calls = 0
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal ready
+        nonlocal ready, parameters, calls
         if ready is None:
+            if calls == 0:
+                parameters = _parameters(function, name, owner is not None, is_setter)
+            calls += 1
+            if parameters and calls <= _INTERPRETED and parameters.takes(args, kwargs):
+                return parameters.checked(args, kwargs)
             ready = _with_checks(function, name, owner is not None, is_setter)
             if vars(owner or object).get(name) is call:
                 setattr(owner, name, ready)

@@ -1,6 +1,7 @@
 // Profiles, timing caches, configurations, builds.
 #include <string.h>
 
+#include "builder/measure/timing_cache.h"
 #include "python/src/rabbet_py.h"
 
 // ---- Profile ---------------------------------------------------------------
@@ -210,7 +211,7 @@ static rabbet_status_t py_timing_cache_load_file(const char* path,
   rabbet_timing_cache_t* loaded = NULL;
   rabbet_status_t status =
       rabbet_timing_cache_load(path, rabbet_allocator_system(), &loaded);
-  if (rabbet_is_ok(status)) status = rabbet_timing_cache_combine(cache, loaded);
+  if (rabbet_is_ok(status)) status = rabbet_timing_cache_absorb(cache, loaded);
   rabbet_timing_cache_release(loaded);
   return status;
 }

@@ -40,6 +40,12 @@ typedef struct rabbet_fold_t {
   size_t first_block;  // of the pass that runs
 } rabbet_fold_t;
 
+// Of what devices offer for groups (propose/kept_proposals.h).
+typedef struct rabbet_proposals_t {
+  bool is_known, are_kept;
+  rabbet_hash_t device;  // what is the same for all groups
+} rabbet_proposals_t;
+
 // The elements of a body's input, not an extent.
 #define RABBET_BUILD_TOLD_VALUES (UINT64_C(1) << 63)
 
@@ -74,6 +80,7 @@ typedef struct rabbet_build_t {
   struct rabbet_bench_t* bench;
   struct rabbet_tuner_t* tuner;
   struct rabbet_trials_t* trials;
+  rabbet_proposals_t proposals;
 } rabbet_build_t;
 
 static inline size_t rabbet_build_profile(const rabbet_build_t* build,

@@ -1,7 +1,9 @@
 #include "builder/output.h"
 
 #include <assert.h>
+#include <string.h>
 
+#include "base/large_pages.h"
 #include "builder/config.h"
 
 #ifdef __GLIBC__
@@ -183,19 +185,57 @@ static rabbet_status_t mapped_as_file(mapped_t* mapped,
   return rabbet_file_out_map(mapped->out, &mapped->map);
 }
 
+// Memory that a plan is written into.
+typedef struct block_t {
+  rabbet_allocator_t allocator;
+  uint8_t* data;
+  size_t size, used;
+} block_t;
+
+static rabbet_status_t block_begin(void* context, uint64_t size) {
+  block_t* block = context;
+  block->size = (size_t)size;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(block->allocator, block->size,
+                                                 RABBET_PLAN_ALIGNMENT,
+                                                 (void**)&block->data));
+  rabbet_use_large_pages(block->data, block->size);
+  return rabbet_ok();
+}
+
+static rabbet_status_t block_write(void* context, const void* data,
+                                   size_t size) {
+  block_t* block = context;
+  assert(size <= block->size - block->used);
+  memcpy(block->data + block->used, data, size);
+  block->used += size;
+  return rabbet_ok();
+}
+
+static rabbet_status_t block_rewrite(void* context, const void* data,
+                                     size_t size) {
+  block_t* block = context;
+  assert(size <= block->used);
+  memcpy(block->data, data, size);
+  return rabbet_ok();
+}
+
 static rabbet_status_t mapped_as_memory(mapped_t* mapped,
                                         const rabbet_plan_contents_t* contents,
                                         rabbet_allocator_t allocator,
                                         uint64_t* out_size) {
-  void* data = NULL;
-  size_t size = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_plan_write_block(
-      contents, allocator, mapped->allocator, &data, &size));
-  rabbet_status_t status = rabbet_file_map_take_block(
-      data, size, RABBET_PLAN_ALIGNMENT, mapped->allocator, &mapped->map);
+  block_t block = {.allocator = mapped->allocator};
+  const rabbet_plan_sink_t sink = {.context = &block,
+                                   .begin = block_begin,
+                                   .write = block_write,
+                                   .rewrite = block_rewrite};
+  rabbet_status_t status =
+      rabbet_plan_write_to(contents, allocator, sink, out_size);
+  if (rabbet_is_ok(status))
+    status = rabbet_file_map_take_block(block.data, (size_t)*out_size,
+                                        RABBET_PLAN_ALIGNMENT,
+                                        mapped->allocator, &mapped->map);
   if (!rabbet_is_ok(status))
-    rabbet_free_aligned(mapped->allocator, data, RABBET_PLAN_ALIGNMENT);
-  *out_size = size;
+    rabbet_free_aligned(mapped->allocator, block.data, RABBET_PLAN_ALIGNMENT);
   return status;
 }
 

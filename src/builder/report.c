@@ -31,6 +31,21 @@ const char* rabbet_build_report_json(rabbet_build_report_t* report) {
   return rabbet_strbuf_text(&report->json);
 }
 
+// Most texts need no escapes.
+static void report_string(rabbet_strbuf_t* json, const char* text) {
+  size_t size = 0;
+  while (text[size] >= ' ' && text[size] <= '~' && text[size] != '"' &&
+         text[size] != '\\')
+    ++size;
+  if (text[size]) {
+    rabbet_strbuf_json_string(json, text);
+    return;
+  }
+  rabbet_strbuf_append(json, "\"", 1);
+  rabbet_strbuf_append(json, text, size);
+  rabbet_strbuf_append(json, "\"", 1);
+}
+
 // ---- Choices ----------------------------------------------------------------
 
 static int choice_compare(const void* a, const void* b) {
@@ -93,12 +108,12 @@ static void report_choice_json(const rabbet_unit_t* unit,
   rabbet_strbuf_initialize(json->allocator, &types);
   report_types(unit, choice, true, true, &types);
   rabbet_strbuf_printf(json, "\"kernel\": ");
-  rabbet_strbuf_json_string(json, report_kernel(choice));
+  report_string(json, report_kernel(choice));
   rabbet_strbuf_printf(
       json, ", \"tactic\": %d, \"tactic_name\": ", choice->candidate.tactic);
-  rabbet_strbuf_json_string(json, choice->candidate.tactic_name);
+  report_string(json, choice->candidate.tactic_name);
   rabbet_strbuf_printf(json, ", \"types\": ");
-  rabbet_strbuf_json_string(json, rabbet_strbuf_text(&types));
+  report_string(json, rabbet_strbuf_text(&types));
   rabbet_strbuf_printf(json, ", \"time_us\": ");
   report_time(choice->us, json);
   rabbet_strbuf_printf(json, ", \"workspace\": %zu", choice->workspace);
@@ -202,7 +217,7 @@ static void report_unsure_json(const rabbet_report_t* report,
     const rabbet_pick_t* pick = report_step(report, i, &sequence);
     if (!report_is_unsure(pick)) continue;
     rabbet_strbuf_printf(json, "%s", gap);
-    rabbet_strbuf_json_string(json, pick->unit->name);
+    report_string(json, pick->unit->name);
     gap = ", ";
   }
   rabbet_strbuf_printf(json, "], ");
@@ -239,15 +254,15 @@ static rabbet_status_t report_step_json(
     rabbet_strbuf_t* json) {
   const rabbet_unit_t* unit = pick->unit;
   rabbet_strbuf_printf(json, "{\"name\": ");
-  rabbet_strbuf_json_string(json, unit->name);
+  report_string(json, unit->name);
   if (*sequence->name) {
     rabbet_strbuf_printf(json, ", \"sequence\": ");
-    rabbet_strbuf_json_string(json, sequence->name);
+    report_string(json, sequence->name);
   }
   rabbet_strbuf_printf(json, ", \"layers\": [");
   for (size_t i = 0; i < unit->group.node_count; ++i) {
     rabbet_strbuf_printf(json, "%s", i ? ", " : "");
-    rabbet_strbuf_json_string(json, unit->group.nodes[i].name);
+    report_string(json, unit->group.nodes[i].name);
   }
   rabbet_strbuf_printf(json, "], ");
   report_choice_json(unit, pick->choice, json);
@@ -273,7 +288,7 @@ static void report_culprits_json(const rabbet_report_sequence_t* sequence,
     for (size_t k = 0; k < sizeof(fields) / sizeof(fields[0]); ++k) {
       rabbet_strbuf_printf(json, "%s\"%s\": ", k > 0 ? ", " : *gap,
                            fields[k].name);
-      rabbet_strbuf_json_string(json, fields[k].text);
+      report_string(json, fields[k].text);
     }
     rabbet_strbuf_printf(json, "}");
     *gap = ",\n{";
@@ -294,7 +309,7 @@ static rabbet_status_t report_json(const rabbet_report_t* report,
     search_steps += report->sequences[i].build->search_steps;
   }
   rabbet_strbuf_printf(json, "{\"device\": ");
-  rabbet_strbuf_json_string(json, build->device->name);
+  report_string(json, build->device->name);
   rabbet_strbuf_printf(json, ", \"threads\": %d, \"optimization_level\": %d",
                        build->threads, build->level);
   rabbet_strbuf_printf(json,

@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 8
+#define RABBET_DEVICE_ABI 9
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -225,6 +225,10 @@ struct rabbet_device_t {
   bool host_memory;    // device addresses are host addresses
   size_t cache_bytes;  // that all kernels of a run share; 0: not told
   uint32_t traits;     // RABBET_DEVICE_...
+  // What its classes' offers depend on besides groups, its signature and its
+  // traits (properties of the processor). 0: not told, so builds do not keep
+  // the offers.
+  uint32_t features;
   // Keeps programs that the device compiles for a build. NULL: nothing is kept,
   // as in runs. The device owns it.
   struct rabbet_store_t* store;

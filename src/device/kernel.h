@@ -189,6 +189,9 @@ struct rabbet_kernel_class_t {
   uint32_t version;  // raised when its speed or meaning changes (timing cache)
   uint32_t flags;    // RABBET_KERNEL_...
   // Adds its candidates for the group; none if it does not compute the group.
+  // The offers depend on the question alone, as builds keep them. They depend
+  // on elements of constants only if these are integers, have at most 16
+  // elements, or belong to a group with quantization.
   rabbet_status_t (*propose)(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink);
   // Called by rabbet_kernel_create alone, or by a class that has checked the

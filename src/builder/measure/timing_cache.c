@@ -52,7 +52,14 @@ struct rabbet_timing_cache_t {
   pthread_mutex_t mutex;
   RABBET_VEC(timing_entry_t) entries;   // ascending, keys differ
   RABBET_VEC(timing_answer_t) answers;  // likewise
+  uint8_t* read;  // bytes of the answers that were read with the cache
+  size_t read_size;
+  rabbet_timing_file_t file;  // that has the same; no file after a change
 };
+
+static void timing_changed(rabbet_timing_cache_t* cache) {
+  cache->file = (rabbet_timing_file_t){.device = 0};
+}
 
 static int timing_key_compare(rabbet_hash_t a, rabbet_hash_t b) {
   if (a.high != b.high) return a.high < b.high ? -1 : 1;
@@ -106,6 +113,7 @@ static rabbet_status_t timing_cache_put_locked(rabbet_timing_cache_t* cache,
                                                timing_entry_t entry,
                                                bool replace) {
   size_t index = timing_cache_lower_bound(cache, entry.key);
+  timing_changed(cache);
   if (timing_cache_has(cache, index, entry.key)) {
     timing_entry_t* place = &cache->entries.data[index];
     *place = timing_entry_better(place, &entry, replace);
@@ -140,10 +148,20 @@ static bool timing_has_answer(const rabbet_timing_cache_t* cache, size_t place,
          timing_key_compare(cache->answers.data[place].key, key) == 0;
 }
 
+static void timing_answer_free(rabbet_timing_cache_t* cache, void* data) {
+  const uint8_t* bytes = data;
+  if (!cache->read || bytes < cache->read ||
+      bytes >= cache->read + cache->read_size)
+    rabbet_free(cache->allocator, data);
+}
+
 static void timing_answers_clear(rabbet_timing_cache_t* cache) {
   for (size_t i = 0; i < cache->answers.count; ++i)
-    rabbet_free(cache->allocator, cache->answers.data[i].data);
+    timing_answer_free(cache, cache->answers.data[i].data);
   cache->answers.count = 0;
+  rabbet_free(cache->allocator, cache->read);
+  cache->read = NULL;
+  cache->read_size = 0;
 }
 
 static rabbet_status_t timing_answer_put_locked(rabbet_timing_cache_t* cache,
@@ -154,6 +172,7 @@ static rabbet_status_t timing_answer_put_locked(rabbet_timing_cache_t* cache,
   bool has = timing_has_answer(cache, place, key);
   timing_answer_t answer = {.key = key, .size = size};
   if (has && !replace) return rabbet_ok();
+  timing_changed(cache);
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_RESERVE(cache->allocator, &cache->answers, 1));
   RABBET_RETURN_IF_ERROR(
@@ -161,7 +180,7 @@ static rabbet_status_t timing_answer_put_locked(rabbet_timing_cache_t* cache,
   memcpy(answer.data, data, size);
   timing_answer_t* at = cache->answers.data + place;
   if (has) {
-    rabbet_free(cache->allocator, at->data);
+    timing_answer_free(cache, at->data);
   } else {
     memmove(at + 1, at, (cache->answers.count - place) * sizeof(*at));
     cache->answers.count++;
@@ -255,6 +274,15 @@ static rabbet_status_t timing_parse_answers(rabbet_timing_cache_t* cache,
   bool good = size >= sizeof(count);
   if (good) memcpy(&count, data, sizeof(count));
   size_t at = sizeof(count);
+  good = good && count <= (size - at) / sizeof(timing_answer_head_t);
+  if (good && count > 0) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_allocate(cache->allocator, size, (void**)&cache->read));
+    memcpy(cache->read, data, size);
+    cache->read_size = size;
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_RESERVE(cache->allocator, &cache->answers, (size_t)count));
+  }
   for (uint64_t i = 0; good && i < count; ++i) {
     timing_answer_head_t head = {.size = 0};
     good = size - at >= sizeof(head);
@@ -264,8 +292,8 @@ static rabbet_status_t timing_parse_answers(rabbet_timing_cache_t* cache,
     good = good && (i == 0 || timing_key_compare(cache->answers.data[i - 1].key,
                                                  head.key) < 0);
     if (!good) break;
-    RABBET_RETURN_IF_ERROR(timing_answer_put_locked(cache, head.key, data + at,
-                                                    (size_t)head.size, false));
+    cache->answers.data[cache->answers.count++] = (timing_answer_t){
+        .key = head.key, .size = head.size, .data = cache->read + at};
     at += (size_t)head.size;
   }
   if (good && at == size) return rabbet_ok();
@@ -408,6 +436,57 @@ rabbet_status_t rabbet_timing_cache_combine(rabbet_timing_cache_t* cache,
   return status;
 }
 
+static bool timing_is_empty(const rabbet_timing_cache_t* cache) {
+  return cache->entries.count == 0 && cache->answers.count == 0;
+}
+
+// `from` is left with the memory of the empty cache.
+static void timing_cache_swap(rabbet_timing_cache_t* cache,
+                              rabbet_timing_cache_t* from) {
+  rabbet_timing_cache_t old = *cache;
+  memcpy(&cache->entries, &from->entries, sizeof(cache->entries));
+  memcpy(&cache->answers, &from->answers, sizeof(cache->answers));
+  cache->read = from->read;
+  cache->read_size = from->read_size;
+  cache->file = from->file;
+  memcpy(&from->entries, &old.entries, sizeof(from->entries));
+  memcpy(&from->answers, &old.answers, sizeof(from->answers));
+  from->read = old.read;
+  from->read_size = old.read_size;
+  from->file = old.file;
+}
+
+rabbet_status_t rabbet_timing_cache_absorb(rabbet_timing_cache_t* cache,
+                                           rabbet_timing_cache_t* from) {
+  assert(cache != from);
+  pthread_mutex_lock(&cache->mutex);
+  bool swaps = timing_is_empty(cache) &&
+               cache->allocator.resize == from->allocator.resize &&
+               cache->allocator.self == from->allocator.self;
+  if (swaps) timing_cache_swap(cache, from);
+  pthread_mutex_unlock(&cache->mutex);
+  return swaps ? rabbet_ok() : rabbet_timing_cache_combine(cache, from);
+}
+
+void rabbet_timing_cache_set_file(rabbet_timing_cache_t* cache,
+                                  rabbet_timing_file_t file) {
+  pthread_mutex_lock(&cache->mutex);
+  cache->file = file;
+  pthread_mutex_unlock(&cache->mutex);
+}
+
+bool rabbet_timing_cache_equals_file(rabbet_timing_cache_t* cache,
+                                     rabbet_timing_file_t file) {
+  pthread_mutex_lock(&cache->mutex);
+  const rabbet_timing_file_t* own = &cache->file;
+  bool equal = file.seconds != 0 && own->seconds == file.seconds &&
+               own->nanoseconds == file.nanoseconds &&
+               own->device == file.device && own->number == file.number &&
+               own->size == file.size;
+  pthread_mutex_unlock(&cache->mutex);
+  return equal;
+}
+
 size_t rabbet_timing_cache_count(rabbet_timing_cache_t* cache) {
   pthread_mutex_lock(&cache->mutex);
   size_t count = cache->entries.count;
@@ -480,6 +559,7 @@ void rabbet_timing_cache_reset(rabbet_timing_cache_t* cache) {
   pthread_mutex_lock(&cache->mutex);
   cache->entries.count = 0;
   timing_answers_clear(cache);
+  timing_changed(cache);
   pthread_mutex_unlock(&cache->mutex);
 }
 

@@ -34,4 +34,22 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_timing_cache_put_answer(rabbet_timing_cache_t* cache, rabbet_hash_t key,
                                const void* data, size_t size);
 
+// Adds what `from` has, as rabbet_timing_cache_combine does, and may empty it:
+// no other thread has `from`.
+RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_absorb(
+    rabbet_timing_cache_t* cache, rabbet_timing_cache_t* from);
+
+// A file at a time.
+typedef struct rabbet_timing_file_t {
+  uint64_t device, number, size;
+  int64_t seconds, nanoseconds;  // of its last change; 0: no file
+} rabbet_timing_file_t;
+
+// The file that the cache was read from as a whole.
+void rabbet_timing_cache_set_file(rabbet_timing_cache_t* cache,
+                                  rabbet_timing_file_t file);
+// Whether it holds what that file does.
+bool rabbet_timing_cache_equals_file(rabbet_timing_cache_t* cache,
+                                     rabbet_timing_file_t file);
+
 #endif  // RABBET_SRC_BUILDER_MEASURE_TIMING_CACHE_H_

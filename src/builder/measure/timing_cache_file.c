@@ -2,7 +2,19 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "rabbet/builder.h"
+#include "builder/measure/timing_cache.h"
+
+// The file as it is now; not a regular one: none.
+static rabbet_timing_file_t timing_file_at(const char* path) {
+  struct stat info;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+    return (rabbet_timing_file_t){.device = 0};
+  return (rabbet_timing_file_t){.device = (uint64_t)info.st_dev,
+                                .number = (uint64_t)info.st_ino,
+                                .size = (uint64_t)info.st_size,
+                                .seconds = (int64_t)info.st_mtim.tv_sec,
+                                .nanoseconds = (int64_t)info.st_mtim.tv_nsec};
+}
 
 // The cache's entries, and those of the file that it has not.
 static rabbet_status_t timing_cache_merge(rabbet_timing_cache_t* cache,
@@ -38,6 +50,9 @@ static rabbet_status_t timing_cache_make(void* context, rabbet_span_t old,
 rabbet_status_t rabbet_timing_cache_save(rabbet_timing_cache_t* cache,
                                          const char* path,
                                          rabbet_allocator_t allocator) {
+  // A build that found all times leaves the file alone.
+  if (rabbet_timing_cache_equals_file(cache, timing_file_at(path)))
+    return rabbet_ok();
   const rabbet_file_change_t change = {.context = cache,
                                        .make = timing_cache_make};
   return RABBET_ANNOTATE(rabbet_file_update(path, change, allocator),
@@ -53,11 +68,14 @@ rabbet_status_t rabbet_timing_cache_load(const char* path,
   struct stat info;
   if (stat(path, &info) == 0 && S_ISCHR(info.st_mode))
     return rabbet_timing_cache_create(NULL, 0, allocator, out_cache);
+  // Before its bytes are read: a file that is replaced meanwhile is another.
+  rabbet_timing_file_t file = timing_file_at(path);
   rabbet_status_t status = rabbet_file_map_create(path, allocator, &map);
   if (rabbet_is_ok(status))
     status = rabbet_timing_cache_create(rabbet_file_map_data(map),
                                         rabbet_file_map_size(map), allocator,
                                         out_cache);
   rabbet_file_map_release(map);
+  if (rabbet_is_ok(status)) rabbet_timing_cache_set_file(*out_cache, file);
   return RABBET_ANNOTATE(status, "timing cache '%s'", path);
 }

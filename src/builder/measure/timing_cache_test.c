@@ -301,10 +301,67 @@ static void damage(void** state) {
   damage_of(true);
 }
 
+static ino_t file_number(const char* path) {
+  struct stat info;
+  return stat(path, &info) == 0 ? info.st_ino : 0;
+}
+
+// A build that found all in the file leaves it alone; others write it anew.
+static void unchanged_caches_are_not_written(void** state) {
+  (void)state;
+  char path[] = "/tmp/rabbet_timing_cache_XXXXXX";
+  close(mkstemp(path));
+  rabbet_allocator_t system = rabbet_allocator_system();
+  rabbet_timing_cache_t *cache = filled(0, 30), *found = NULL, *own = NULL;
+  const rabbet_hash_t key = {5, 6};
+  assert_true(rabbet_is_ok(
+      rabbet_timing_cache_put_answer(cache, key, "answer", sizeof("answer"))));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_save(cache, path, system)));
+  rabbet_timing_cache_release(cache);
+  ino_t before = file_number(path);
+  // Into an empty cache, as builds with a file's name do.
+  assert_true(rabbet_is_ok(rabbet_timing_cache_load(path, system, &found)));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_create(NULL, 0, system, &own)));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_absorb(own, found)));
+  rabbet_timing_cache_release(found);
+  assert_int_equal(rabbet_timing_cache_count(own), 30);
+  check_entry(own, 7);
+  assert_true(rabbet_is_ok(rabbet_timing_cache_save(own, path, system)));
+  assert_int_equal(file_number(path), before);
+  // What was read may be replaced.
+  assert_true(rabbet_is_ok(
+      rabbet_timing_cache_put_answer(own, key, "other", sizeof("other"))));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_save(own, path, system)));
+  assert_int_not_equal(file_number(path), before);
+  // A file that was removed is written again.
+  assert_true(rabbet_is_ok(rabbet_timing_cache_load(path, system, &found)));
+  unlink(path);
+  assert_true(rabbet_is_ok(rabbet_timing_cache_save(found, path, system)));
+  rabbet_timing_cache_release(found);
+  assert_true(rabbet_is_ok(rabbet_timing_cache_load(path, system, &found)));
+  void* data = NULL;
+  size_t size = 0;
+  assert_true(rabbet_is_ok(
+      rabbet_timing_cache_find_answer(found, key, system, &data, &size)));
+  assert_int_equal(size, sizeof("other"));
+  assert_memory_equal(data, "other", size);
+  rabbet_free(system, data);
+  // A cache that is not empty keeps what it has.
+  rabbet_timing_cache_t* more = filled(100, 5);
+  assert_true(rabbet_is_ok(rabbet_timing_cache_absorb(more, found)));
+  assert_int_equal(rabbet_timing_cache_count(more), 35);
+  check_entry(more, 102);
+  rabbet_timing_cache_release(more);
+  rabbet_timing_cache_release(found);
+  rabbet_timing_cache_release(own);
+  unlink(path);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trip),
       cmocka_unit_test(saving_merges),
+      cmocka_unit_test(unchanged_caches_are_not_written),
       cmocka_unit_test(bytes_do_not_depend_on_order),
       cmocka_unit_test(combine_keeps_what_is_there),
       cmocka_unit_test(unsure_times),

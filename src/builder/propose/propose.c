@@ -5,6 +5,7 @@
 
 #include "base/strbuf.h"
 #include "builder/emit/concatenations.h"
+#include "builder/propose/kept_proposals.h"
 #include "builder/propose/trial.h"
 #include "core/view.h"
 #include "ops/collective/dist_collective.h"
@@ -18,6 +19,10 @@ typedef struct proposer_t {
   // Candidates that were offered but may not be used, for the error message.
   rabbet_strbuf_t* rejected;
   int rejected_count;
+  const rabbet_hash_t* known_key;  // of the candidate that comes; or NULL
+  // What will be kept of the candidates; NULL once it cannot be.
+  rabbet_strbuf_t* keeps;
+  const rabbet_asked_classes_t* classes;
 } proposer_t;
 
 // ---- Types that the network allows -----------------------------------------
@@ -94,6 +99,11 @@ static bool propose_allowed(const proposer_t* p,
 
 static rabbet_status_t propose_key(proposer_t* p, rabbet_choice_t* choice) {
   rabbet_build_t* build = p->build;
+  if (p->known_key) {
+    choice->key = *p->known_key;
+    choice->cacheable = true;
+    return rabbet_ok();
+  }
   rabbet_group_t group;
   RABBET_RETURN_IF_ERROR(rabbet_unit_set_types(build, p->unit, choice, &group));
   const rabbet_kernel_class_t* kernel = choice->candidate.kernel;
@@ -406,19 +416,89 @@ static bool propose_has_source(const proposer_t* p,
          (kernel->tactic_sources & (uint64_t)allowed) != 0;
 }
 
+// A candidate that a class offers, which is noted.
+static rabbet_status_t propose_add_fresh(void* context,
+                                         const rabbet_candidate_t* candidate) {
+  proposer_t* p = context;
+  size_t before = p->choices.count;
+  RABBET_RETURN_IF_ERROR(propose_add(p, candidate));
+  if (!p->keeps) return rabbet_ok();
+  rabbet_kept_candidate_t kept = {.candidate = *candidate};
+  if (!kept.candidate.kernel) kept.candidate.kernel = p->kernel_class;
+  if (p->choices.count > before) {
+    const rabbet_choice_t* choice = &p->choices.data[before];
+    kept.key = choice->key;
+    kept.has_key = choice->cacheable;
+  }
+  if (!rabbet_kept_proposals_add(p->keeps, &p->unit->group, p->classes, &kept))
+    p->keeps = NULL;
+  return rabbet_ok();
+}
+
+static rabbet_status_t propose_ask_classes(proposer_t* p,
+                                           const rabbet_propose_t* question) {
+  rabbet_candidate_sink_t sink = {p, propose_add_fresh};
+  const rabbet_asked_classes_t* classes = p->classes;
+  for (size_t i = 0; i < classes->count; ++i) {
+    const rabbet_kernel_class_t* kernel = classes->list[i];
+    if ((kernel->flags & RABBET_KERNEL_FALLBACK) != classes->flag ||
+        propose_has_source(p, kernel) != classes->allowed ||
+        !rabbet_kernel_may_take(kernel, &p->unit->group))
+      continue;
+    p->kernel_class = kernel;
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(kernel->propose(question, sink),
+                                           "layer '%s'", p->unit->name));
+  }
+  return rabbet_ok();
+}
+
+// The classes' offers, from the timing cache if it has them.
+static rabbet_status_t propose_ask_kept(proposer_t* p,
+                                        const rabbet_propose_t* question) {
+  rabbet_build_t* build = p->build;
+  rabbet_hash_t key;
+  rabbet_kept_candidate_t* kept = NULL;
+  size_t count = 0;
+  bool keeps = false, found = false;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_kept_proposals_key(build, question, p->classes, &key, &keeps));
+  if (!keeps) return propose_ask_classes(p, question);
+  RABBET_RETURN_IF_ERROR(rabbet_kept_proposals_find(
+      build, key, question->group, p->classes, &kept, &count, &found));
+  for (size_t i = 0; found && i < count; ++i) {
+    p->known_key = kept[i].has_key ? &kept[i].key : NULL;
+    rabbet_status_t status = propose_add(p, &kept[i].candidate);
+    p->known_key = NULL;
+    RABBET_RETURN_IF_ERROR(status);
+  }
+  if (found) return rabbet_ok();
+  rabbet_strbuf_t bytes;
+  rabbet_strbuf_initialize(build->allocator, &bytes);
+  p->keeps = &bytes;
+  rabbet_status_t status = propose_ask_classes(p, question);
+  if (rabbet_is_ok(status) && p->keeps)
+    status = rabbet_kept_proposals_put(build, key, &bytes);
+  p->keeps = NULL;
+  rabbet_strbuf_deinitialize(&bytes);
+  return status;
+}
+
 // Classes with the flag, of libraries that are allowed or (`allowed` false) of
 // the others.
 static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag, bool allowed) {
   rabbet_build_t* build = p->build;
-  size_t count = 0;
-  const rabbet_kernel_class_t* const* classes =
-      build->device->vtable->kernel_classes(build->device, &count);
+  const int64_t* options = build->config->options;
+  rabbet_asked_classes_t classes = {
+      .flag = flag,
+      .allowed = allowed,
+      .sources = options[RABBET_BUILDER_OPTION_TACTIC_SOURCES]};
+  classes.list =
+      build->device->vtable->kernel_classes(build->device, &classes.count);
   rabbet_propose_t question = {
       .device = build->device,
       .group = &p->unit->group,
       .extra_dtypes = build->extra_dtypes,
-      .tf32 = (build->config->options[RABBET_BUILDER_OPTION_FLAGS] >>
-                   RABBET_BUILDER_TF32 &
+      .tf32 = (options[RABBET_BUILDER_OPTION_FLAGS] >> RABBET_BUILDER_TF32 &
                1) != 0,
       .fixed = p->fixed,
       .formats = build->formats,
@@ -432,17 +512,10 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag, bool allowed) {
     if (precision != RABBET_DTYPE_NONE)
       question.extra_dtypes |= 1u << precision;
   }
-  rabbet_candidate_sink_t sink = {p, propose_add};
-  for (size_t i = 0; i < count; ++i) {
-    if ((classes[i]->flags & RABBET_KERNEL_FALLBACK) != flag ||
-        propose_has_source(p, classes[i]) != allowed ||
-        !rabbet_kernel_may_take(classes[i], &p->unit->group))
-      continue;
-    p->kernel_class = classes[i];
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(classes[i]->propose(&question, sink),
-                                           "layer '%s'", p->unit->name));
-  }
-  return rabbet_ok();
+  p->classes = &classes;
+  rabbet_status_t status = propose_ask_kept(p, &question);
+  p->classes = NULL;
+  return status;
 }
 
 // Fallbacks are offered for groups of several nodes only on a device that has

@@ -3,10 +3,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
+#include "base/large_pages.h"
 #include "base/math.h"
 #include "base/thread.h"
 #include "device/cpu/bytes/kernels.h"
@@ -19,7 +17,6 @@
 #endif
 
 #define RABBET_CPU_ALIGNMENT 256
-#define RABBET_CPU_LARGE_PAGE ((size_t)2 << 20)
 
 // ---- Signature -------------------------------------------------------------
 
@@ -84,25 +81,11 @@ static const rabbet_kernel_class_t* const* cpu_kernel_classes(
   return cpu_classes;
 }
 
-// Asks for large pages, which some systems give only on request: runs read
-// packed weights once, which takes 1 to 3 % less time with fewer TLB misses.
-static void cpu_use_large_pages(void* memory, size_t size) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  const uintptr_t page = RABBET_CPU_LARGE_PAGE;
-  uintptr_t begin = ((uintptr_t)memory + page - 1) & ~(page - 1);
-  uintptr_t end = ((uintptr_t)memory + size) & ~(page - 1);
-  // Only advice to the kernel: a failure changes nothing.
-  if (begin < end) madvise((void*)begin, end - begin, MADV_HUGEPAGE);
-#else
-  (void)memory, (void)size;
-#endif
-}
-
 static rabbet_status_t cpu_allocate(rabbet_device_t* device, size_t size,
                                     void** out_memory) {
   RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(
       device->allocator, size, RABBET_CPU_ALIGNMENT, out_memory));
-  if (size >= 2 * RABBET_CPU_LARGE_PAGE) cpu_use_large_pages(*out_memory, size);
+  rabbet_use_large_pages(*out_memory, size);
   return rabbet_ok();
 }
 
@@ -215,6 +198,14 @@ static const rabbet_device_vtable_t cpu_vtable = {
     .pace = cpu_pace,
 };
 
+// What a hypervisor may hide of a processor that has the same name.
+static uint32_t cpu_features(void) {
+  return 1u | (uint32_t)rabbet_cpu_isa() << 1 |
+         (uint32_t)rabbet_cpu_has_vnni() << 8 |
+         (uint32_t)rabbet_cpu_has_vbmi() << 9 |
+         (uint32_t)rabbet_cpu_has_quick_small_numbers() << 10;
+}
+
 uint32_t rabbet_device_abi(void) {
   return RABBET_DEVICE_ABI;
 }
@@ -239,6 +230,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
   device->base.traits = RABBET_DEVICE_WEIGHT_ONLY;
   if (rabbet_bytes_kernels())
     device->base.traits |= RABBET_DEVICE_QUANTIZED_CHAINS;
+  device->base.features = cpu_features();
   rabbet_status_t status = rabbet_dnnl_create(allocator, &device->dnnl);
   if (!rabbet_is_ok(status)) {
     rabbet_free(allocator, device);

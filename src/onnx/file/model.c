@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/large_pages.h"
 #include "base/math.h"
 #include "onnx/file/scan.h"
 
@@ -122,6 +123,7 @@ void rabbet_onnx_storage_destroy(void* owner) {
   rabbet_vec_free(allocator, &storage->external_names);
   rabbet_file_map_release(storage->file);
   rabbet_arena_deinitialize(&storage->arena);
+  rabbet_free_aligned(allocator, storage->copies, RABBET_LARGE_PAGE);
   rabbet_free(allocator, storage->folder);
   rabbet_free(allocator, storage->real_folders[0]);
   rabbet_free(allocator, storage->real_folders[1]);

@@ -30,6 +30,9 @@ typedef struct rabbet_onnx_storage_t {
   size_t given_count;
   bool keeps_double;
   rabbet_arena_t arena;
+  // Of a large file: for copies of tensors that are not aligned in it.
+  uint8_t* copies;
+  size_t copies_size, copies_used;
 } rabbet_onnx_storage_t;
 
 RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_storage_open(

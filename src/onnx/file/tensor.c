@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large_pages.h"
 #include "base/math.h"
 #include "core/view.h"
 #include "onnx/file/model.h"
@@ -268,6 +269,29 @@ static rabbet_status_t onnx_use_held(rabbet_onnx_storage_t* storage,
   return rabbet_ok();
 }
 
+// Weights of a file are rarely aligned in it. Their copies lie in one block, of
+// which only what is used takes memory.
+static rabbet_status_t onnx_copy_raw(rabbet_onnx_storage_t* storage,
+                                     onnx_bytes_t bytes, uint8_t** out_copy) {
+  enum { ALIGNMENT = 64 };
+  if (!storage->copies && storage->file &&
+      storage->size >= 2 * RABBET_LARGE_PAGE) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_allocate_aligned(storage->allocator, storage->size,
+                                RABBET_LARGE_PAGE, (void**)&storage->copies));
+    storage->copies_size = storage->size;
+    rabbet_use_large_pages(storage->copies, storage->size);
+  }
+  size_t begin = rabbet_align_up(storage->copies_used, ALIGNMENT);
+  if (begin > storage->copies_size || bytes.size > storage->copies_size - begin)
+    return rabbet_arena_copy(&storage->arena, bytes.data, bytes.size,
+                             (void**)out_copy);
+  *out_copy = storage->copies + begin;
+  if (bytes.size > 0) memcpy(*out_copy, bytes.data, bytes.size);
+  storage->copies_used = begin + bytes.size;
+  return rabbet_ok();
+}
+
 static rabbet_status_t onnx_use_raw(rabbet_onnx_storage_t* storage,
                                     const rabbet_onnx_type_t* type,
                                     onnx_bytes_t bytes, int64_t count,
@@ -283,9 +307,8 @@ static rabbet_status_t onnx_use_raw(rabbet_onnx_storage_t* storage,
     *out_data = bytes.data;
     return rabbet_ok();
   }
-  uint8_t* copy;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&storage->arena, bytes.data,
-                                           bytes.size, (void**)&copy));
+  uint8_t* copy = NULL;
+  RABBET_RETURN_IF_ERROR(onnx_copy_raw(storage, bytes, &copy));
   rabbet_file_map_drop(storage->file, bytes.data, bytes.size);
   for (int64_t i = 0; odd_bool && i < count; ++i) {
     copy[i] = copy[i] != 0;

@@ -52,6 +52,7 @@ static void check_geometries(rabbet_device_t* device, rabbet_dtype_t dtype) {
       GEOMETRY(KERNEL_DIMS(1, 16, 7, 7), KERNEL_DIMS(16, 16, 1, 1), 4,
                KERNEL_INT("num_groups", 1)),
       GEOMETRY(KERNEL_DIMS(2, 16, 9, 8), KERNEL_DIMS(32, 16, 3, 3), 5, PAD1),
+      GEOMETRY(KERNEL_DIMS(1, 48, 9, 9), KERNEL_DIMS(80, 48, 3, 3), 5, PAD1),
       // channels that fill no block
       GEOMETRY(KERNEL_DIMS(1, 5, 6, 7), KERNEL_DIMS(7, 5, 3, 3), 2, PAD1),
       GEOMETRY(KERNEL_DIMS(2, 7, 5, 6), KERNEL_DIMS(3, 7, 1, 1), 2,

@@ -100,19 +100,24 @@ static rabbet_status_t pack_data(const rabbet_dnnl_program_t* program,
   rabbet_dnnl_primitive_t* pack = NULL;
   rabbet_status_t status =
       constant_as(program, value, layout->dtype, &copy, &copy_bytes, &source);
-  if (rabbet_is_ok(status))
-    status = rabbet_dnnl_pack_create(rabbet_cpu_dnnl(device), layout, primitive,
-                                     arg, program->shapes->threads,
-                                     program->kernel->allocator, &pack);
   size_t bytes = rabbet_dnnl_primitive_bytes(primitive, arg);
   if (rabbet_is_ok(status))
     status = device->vtable->allocate(device, bytes, out_data);
+  bool is_packed =
+      rabbet_is_ok(status) && arg == RABBET_DNNL_WEIGHTS &&
+      rabbet_dnnl_pack_winograd(
+          layout, primitive,
+          (const char*)source + rabbet_dnnl_layout_offset(layout), *out_data);
+  if (rabbet_is_ok(status) && !is_packed)
+    status = rabbet_dnnl_pack_create(rabbet_cpu_dnnl(device), layout, primitive,
+                                     arg, program->shapes->threads,
+                                     program->kernel->allocator, &pack);
   void* scratchpad = NULL;
   size_t scratchpad_bytes =
       pack ? rabbet_dnnl_primitive_bytes(pack, RABBET_DNNL_SCRATCHPAD) : 0;
   if (rabbet_is_ok(status) && scratchpad_bytes > 0)
     status = device->vtable->allocate(device, scratchpad_bytes, &scratchpad);
-  if (rabbet_is_ok(status)) {
+  if (rabbet_is_ok(status) && pack) {
     void* pointers[RABBET_DNNL_ARG_COUNT] = {0};
     pointers[RABBET_DNNL_SRC] =
         (char*)(uintptr_t)source + rabbet_dnnl_layout_offset(layout);

@@ -177,6 +177,12 @@ rabbet_status_t rabbet_dnnl_pack_create(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_layout_t* layout,
     const rabbet_dnnl_primitive_t* primitive, int arg, int threads,
     rabbet_allocator_t allocator, rabbet_dnnl_primitive_t** out_pack);
+// Packs weights for a Winograd kernel in the place of that primitive. False,
+// and nothing is written, if `primitive` reads them in a form that only the
+// library makes. `source`: the layout's first element.
+bool rabbet_dnnl_pack_winograd(const rabbet_dnnl_layout_t* layout,
+                               const rabbet_dnnl_primitive_t* primitive,
+                               const void* source, void* target);
 void rabbet_dnnl_primitive_destroy(rabbet_dnnl_primitive_t* primitive);
 
 // Bytes of an argument; 0 if the primitive has no such argument.
