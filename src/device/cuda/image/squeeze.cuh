@@ -97,6 +97,20 @@ DEVICE void add_positions(const squeeze_t& p, int32_t image, int32_t rank,
     scratch[share * channels + lane * VECTOR + e] = sums[e];
 }
 
+// Adds up the shares, half of them to the other half at a time.
+DEVICE void add_shares(const squeeze_t& p, float* scratch) {
+  int32_t channels = p.channels[0], vectors = channels / VECTOR;
+  int32_t share = (int32_t)threadIdx.x / vectors;
+  float* own = scratch + (int32_t)threadIdx.x * VECTOR;
+  for (int32_t shares = p.shares, half; shares > 1; shares = half) {
+    half = (shares + 1) / 2;
+    if (share + half < shares)
+#pragma unroll
+      for (int e = 0; e < VECTOR; ++e) own[e] += own[half * channels + e];
+    __syncthreads();
+  }
+}
+
 // Every block gets all blocks' sums and adds them up.
 DEVICE void pool(const squeeze_t& p, int32_t image, int32_t rank,
                  float* memory) {
@@ -104,12 +118,10 @@ DEVICE void pool(const squeeze_t& p, int32_t image, int32_t rank,
   float* scratch = memory + p.scratch;
   add_positions(p, image, rank, scratch);
   __syncthreads();
+  add_shares(p, scratch);
   cluster_wait();  // until all blocks have started
-  for (int32_t c = (int32_t)threadIdx.x; c < channels; c += SQUEEZE_THREADS) {
-    float sum = 0;
-    for (int32_t i = 0; i < p.shares; ++i) sum += scratch[i * channels + c];
-    store_everywhere(memory + rank * channels + c, sum, 0, 1);
-  }
+  for (int32_t c = (int32_t)threadIdx.x; c < channels; c += SQUEEZE_THREADS)
+    store_everywhere(memory + rank * channels + c, scratch[c], 0, 1);
   cluster_arrive();
   cluster_wait();
   for (int32_t c = (int32_t)threadIdx.x; c < channels; c += SQUEEZE_THREADS) {
