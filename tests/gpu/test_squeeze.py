@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(
     not cuda_driver.available(), reason="no GPU and no stand-in for one"
 )
 CHANNELS, HIDDEN = 24, 6
+MANY = 2056  # FLOATs of more than 512 vectors, a block's threads
 CHAINS = {
     "relu": [("Relu", ["{x}"], {})],
     "swish": [("Sigmoid", ["{x}"], {}), ("Mul", ["{x}", "{y}"], {})],
@@ -32,8 +33,9 @@ CHAINS = {
 
 
 def gate(
-    chains: list[str], pooling: str = "GlobalAveragePool", reader: bool = False
-) -> onnx.ModelProto:
+    chains: list[str], pooling: str = "GlobalAveragePool", reader: bool = False,
+    channels: int = CHANNELS,
+) -> onnx.ModelProto:  # fmt: skip
     """x * gate(x), a convolution for each chain; `reader`: the first one's result is an
     output, too."""
     random = np.random.default_rng(len(chains))
@@ -45,10 +47,10 @@ def gate(
         nodes.append(oh.make_node(pooling, ["x"], ["pooled"], axes=[2, 3], keepdims=1))
     else:
         nodes.append(oh.make_node(pooling, ["x"], ["pooled"]))
-    at, width = "pooled", CHANNELS
+    at, width = "pooled", channels
     for i, chain in enumerate(chains):
         last = i + 1 == len(chains)
-        outputs = CHANNELS if last else HIDDEN
+        outputs = channels if last else HIDDEN
         inits[f"w{i}"] = random.standard_normal((outputs, width, 1, 1), np.float32) / 3
         inits[f"b{i}"] = random.standard_normal(outputs, np.float32)
         nodes.append(oh.make_node("Conv", [at, f"w{i}", f"b{i}"], [f"c{i}"]))
@@ -64,7 +66,7 @@ def gate(
         outputs_.append(oh.make_tensor_value_info("c0", TensorProto.FLOAT, None))
     graph = oh.make_graph(
         nodes, "gate",
-        [oh.make_tensor_value_info("x", TensorProto.FLOAT, ["n", CHANNELS, "h", 10])],
+        [oh.make_tensor_value_info("x", TensorProto.FLOAT, ["n", channels, "h", 10])],
         outputs_,
         [onnx.numpy_helper.from_array(v, k) for k, v in inits.items()],
     )  # fmt: skip
@@ -119,3 +121,31 @@ def test_another_reader() -> None:
     x = np.random.default_rng(2).standard_normal((2, CHANNELS, 9, 10), np.float32)
     np.testing.assert_allclose(np.asarray(built(x)[0]), by_onnxruntime(model, x), atol=1e-5)
     assert len(kernels) > 2
+
+
+def test_more_vectors_of_channels_than_threads() -> None:
+    """Channels last, for which a thread has one vector."""
+    model = gate(["sigmoid"], channels=MANY)
+    network = rabbet.Builder().create_network()
+    assert rabbet.OnnxParser(network).parse(model.SerializeToString())
+    for tensor in (network.get_input(0), network.get_output(0)):
+        tensor.allowed_formats = 1 << int(rabbet.TensorFormat.HWC)
+    config = rabbet.Builder().create_builder_config()
+    config.device, config.builder_optimization_level = "cuda", 0
+    config.clear_flag(rabbet.BuilderFlag.TF32)
+    profile = rabbet.Builder().create_optimization_profile()
+    profile.set_shape("x", *3 * [(1, MANY, 1, 10)])
+    config.add_optimization_profile(profile)
+    plan = rabbet.Builder().build_serialized_network(network, config)
+    engine = rabbet.Runtime(rabbet.Logger()).deserialize_cuda_engine(plan)
+    context = engine.create_execution_context()
+    x = np.random.default_rng(3).standard_normal((1, MANY, 1, 10), np.float32)
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+    with cuda_driver.memory(x.nbytes) as source, cuda_driver.memory(x.nbytes) as target:
+        cuda_driver.write(source, last)
+        context.set_input_shape("x", x.shape)
+        context.set_tensor_address("x", source)
+        context.set_tensor_address("y", target)
+        assert context.execute_async_v3(0)
+        found = cuda_driver.read(target, last.shape).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(found, by_onnxruntime(model, x), atol=1e-5)

@@ -18,11 +18,16 @@ import linecache
 import os
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from ._known import changed_by
 
 CHECK = "rabbet: "
 """How the messages of checks begin that a plan makes."""
@@ -49,15 +54,91 @@ class CannotSelectError(RuntimeError):
     """Two ways set a variable to values among which no plan can select."""
 
 
+class _Export(threading.local):
+    """The export that is under way in this thread. Other threads may run a function that it
+    has rewritten: there, Python decides as before."""
+
+    value_of: Callable[[Any], Any] | None = None
+    ways: Ways | None = None
+
+
+_export = _Export()
+_exports = threading.RLock()
+
+
 def _is_asked(value: Any) -> bool:
     """Whether Python cannot tell what a tensor holds while an export is under way."""
-    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+    value_of = _export.value_of
+    if value_of is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
         return False
-    mode = _asked_of.get("values")
-    return mode is None or mode(value) is None
+    return value_of(value) is None
 
 
-_asked_of: dict[str, Callable[[Any], Any] | None] = {"values": None}
+class Ways(TorchFunctionMode):
+    """Refuses a way of a branch that changes a tensor from before the branch other than
+    by a variable of its own: as both ways are computed, the other way would see it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Tensors with memory of their own that each way, outer ones first, has made.
+        self._made: list[list[torch.Tensor]] = []
+
+    def __enter__(self) -> Ways:
+        _export.ways = self
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _export.ways = None
+        super().__exit__(*error)
+
+    def begin(self) -> None:
+        """What follows belongs to a way."""
+        self._made.append([])
+
+    def end(self) -> None:
+        """The end of the innermost way."""
+        made = self._made.pop()
+        if self._made:
+            self._made[-1] += made
+
+    def within(self) -> bool:
+        """Whether data may decide that what is computed now counts for nothing."""
+        return bool(self._made)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self._made or torch.compiler.is_dynamo_compiling():
+            return func(*args, **kwargs)
+        for tensor in changed_by(func, args, kwargs):
+            if not _shares(tensor, self._made[-1]):
+                raise CannotSelectError("a branch changes a tensor that a call was given")
+        result = func(*args, **kwargs)
+        given = _tensors((args, kwargs))
+        self._made[-1] += [t for t in _tensors(result) if not _shares(t, given)]
+        return result
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _shares(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    """Whether a tensor has its memory in common with one of the others."""
+    alias: Any = torch._C._is_alias_of  # type: ignore[attr-defined]
+    return any(alias(tensor, other) for other in others)
+
+
+@contextlib.contextmanager
+def _way() -> Iterator[None]:
+    assert _export.ways is not None
+    _export.ways.begin()
+    try:
+        yield
+    finally:
+        _export.ways.end()
 
 
 def undecided(value: Any) -> bool:
@@ -112,11 +193,24 @@ def values(known: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
     return tuple(known.get(name, _UNSET) for name in names)
 
 
+_IMMUTABLE = (
+    bool, int, float, complex, str, bytes, tuple, type(None), torch.SymInt, torch.SymFloat,
+    torch.SymBool, _Unset,
+)  # fmt: skip
+
+
 def begun(
-    found: Sequence[Any], changed: Sequence[bool], others: Sequence[Any]
+    is_second: bool, found: Sequence[Any], changed: Sequence[bool], others: Sequence[Any]
 ) -> tuple[Any, ...]:
     """Values for one way: those that it changes in place are copies, which no other
     variable that the way reads may have for its memory."""
+    assert _export.ways is not None
+    if is_second:
+        _export.ways.end()
+    _export.ways.begin()
+    for value, change in zip(found, changed, strict=True):
+        if change and not isinstance(value, (torch.Tensor, *_IMMUTABLE)):
+            raise CannotSelectError(f"a branch changes a {type(value).__name__} in place")
     places = [*zip(found, changed, strict=True), *((value, False) for value in others)]
     tensors = [(v, change) for v, change in places if isinstance(v, torch.Tensor)]
     for (one, change), (other, _) in itertools.permutations(tensors, 2):
@@ -150,6 +244,8 @@ def selected(
     one: Sequence[Any], other: Sequence[Any],
 ) -> tuple[Any, ...]:  # fmt: skip
     """The variables after both ways."""
+    assert _export.ways is not None
+    _export.ways.end()
     which = truth(condition)
     found = []
     for name, change, old, a, b in zip(names, changed, before, one, other, strict=True):
@@ -166,7 +262,11 @@ def chosen(
     """`one() if condition else other()`."""
     if not _is_asked(condition):
         return one() if condition else other()
-    found = _selected(truth(condition), "an expression", one(), other())
+    with _way():
+        first = one()
+    with _way():
+        second = other()
+    found = _selected(truth(condition), "an expression", first, second)
     if found is _UNSET:
         raise CannotSelectError("a variable has no value")
     return found
@@ -174,6 +274,8 @@ def chosen(
 
 def never(condition: Any, message: str) -> None:
     """Runs in which the condition holds fail."""
+    if _export.ways is not None and _export.ways.within():
+        raise CannotSelectError(f"a branch calls a function with a check: {message}")
     torch._assert_async(truth(condition).logical_not(), CHECK + message)
 
 
@@ -255,7 +357,7 @@ class _Condition(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
             return _call("item", node.func.value)
         is_truth = isinstance(node.func, ast.Name) and node.func.id == "bool"
         return _call("truth", *node.args) if is_truth and len(node.args) == 1 else node
@@ -303,9 +405,12 @@ def _one_return(body: list[ast.stmt]) -> list[ast.stmt]:
 class _Statements(ast.NodeTransformer):
     """Rewrites a function's statements."""
 
-    def __init__(self, lines: Collection[int], file: str) -> None:
-        """lines: those of the conditions that data decides."""
-        self.lines, self.file = lines, file
+    def __init__(
+        self, lines: Collection[int], file: str, outside: Collection[str] = ()
+    ) -> None:
+        """lines: those of the conditions that data decides. outside: the global variables
+        that the function sets, which are none of its locals()."""
+        self.lines, self.file, self.outside = lines, file, outside
         self.written = self.depth = 0
 
     def _nested(self, node: Any) -> Any:
@@ -371,14 +476,16 @@ class _Statements(ast.NodeTransformer):
             form, sets = "_rabbet.never(_rabbet_0, MESSAGE); ELSE", None
         else:
             sets = _names_set([*node.body, *node.orelse])
-            if sets is None:
+            if sets is None or not sets.keys().isdisjoint(self.outside):
                 return node
             form = (
                 "_rabbet_1 = _rabbet.values(locals(), NAMES)\n"
-                "TARGETS = _rabbet.begun(_rabbet_1, CHANGED, _rabbet.values(locals(), OTHERS))\n"
+                "TARGETS = _rabbet.begun(False, _rabbet_1, CHANGED, "
+                "_rabbet.values(locals(), OTHERS))\n"
                 "BODY\n"
                 "_rabbet_2 = _rabbet.values(locals(), NAMES)\n"
-                "TARGETS = _rabbet.begun(_rabbet_1, CHANGED, _rabbet.values(locals(), OTHERS))\n"
+                "TARGETS = _rabbet.begun(True, _rabbet_1, CHANGED, "
+                "_rabbet.values(locals(), OTHERS))\n"
                 "ELSE\n"
                 "_rabbet_3 = _rabbet.values(locals(), NAMES)\n"
                 "TARGETS = _rabbet.selected(_rabbet_0, NAMES, CHANGED, _rabbet_1, _rabbet_2, "
@@ -453,7 +560,8 @@ def _rewritten(code: CodeType, wanted: Collection[int]) -> CodeType | None:
     some = [default and ast.Constant(None) for default in function.args.kw_defaults]
     function.args.kw_defaults = some
     ast.increment_lineno(tree, first - 1)
-    ways = _Statements(wanted, code.co_filename)
+    outside = [n for g in ast.walk(function) if isinstance(g, ast.Global) for n in g.names]
+    ways = _Statements(wanted, code.co_filename, outside)
     ways.visit(function)
     if ways.written < len(wanted):
         return None
@@ -513,10 +621,12 @@ class Rewritten:
         self._value_of = value_of
         self._undone = contextlib.ExitStack()
         self._lines: dict[CodeType, set[int]] = {}
+        self._tried: set[tuple[CodeType, int]] = set()
 
     def __enter__(self) -> Rewritten:
-        _asked_of["values"] = self._value_of
-        self._undone.callback(_asked_of.update, values=None)
+        self._undone.enter_context(_exports)  # functions belong to the process
+        self._undone.callback(setattr, _export, "value_of", _export.value_of)
+        _export.value_of = self._value_of
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -530,8 +640,10 @@ class Rewritten:
         code, line = place[0].f_code, place[1]
         del place
         known = self._lines.get(code, set())
-        if line in known:
+        # A function that the export defines anew is not the one that was rewritten.
+        if line in known or (code, line) in self._tried:
             return False
+        self._tried.add((code, line))
         new = _rewritten(code, known | {line})
         functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType)]
         if new is None or not functions:

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from .._errors import InvalidArgumentError, UnsupportedError
 from . import _branches, _known, _whole_layers
-from ._branches import CannotSelectError, Rewritten
+from ._branches import CannotSelectError, Rewritten, Ways
 from ._known import KnownValues
 from ._vision import exportable
 from ._whole_layers import WholeLayers
@@ -80,7 +80,7 @@ def exported(
     with exportable(), Rewritten(known.value) as rewritten:
         for _round in range(_MOST_ROUNDS):
             try:
-                with WholeLayers(), known:
+                with WholeLayers(), known, Ways():
                     return torch.export.export(
                         module, args or (), kwargs, dynamic_shapes=dynamic_shapes,
                         strict=False,

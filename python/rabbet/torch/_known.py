@@ -42,6 +42,15 @@ _IN_PLACE = re.compile(
 )
 
 
+def changed_by(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that a call changes in place."""
+    name = getattr(func, "__name__", "")
+    in_place = _IN_PLACE.fullmatch(name) is not None or kwargs.get("inplace") is True
+    changed = (args[:1] if in_place else (), kwargs.get("out"))
+    leaves = pytree.tree_leaves(changed)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
 class KnownValues(TorchFunctionMode):
     """While it is active, numbers read from constants are constants."""
 
@@ -92,7 +101,7 @@ class KnownValues(TorchFunctionMode):
         """Computes a result's values if the arguments' are known."""
         leaves = pytree.tree_leaves((args, kwargs))
         given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        changes = "out" in kwargs or _IN_PLACE.fullmatch(name) is not None
+        changes = bool(changed_by(func, args, kwargs))
         known = [self.value(tensor) for tensor in given]
         whole = all(value is not None for value in known)
         made = bool(given) or name in _MAKERS

@@ -3,6 +3,7 @@ data selects among the ways of a branch, and what no plan can answer is refused 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import rabbet as trt
 
 torch = pytest.importorskip("torch")
+
+from rabbet.torch._branches import Rewritten  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -93,6 +96,17 @@ def in_place(x: Any) -> Any:
     return also * 2
 
 
+def made_within(x: Any) -> Any:
+    """A way may change what it makes."""
+
+    def made(x: Any) -> Any:
+        y = x * 1
+        y[0] += 1
+        return y
+
+    return made(x) * 2 if x.sum() > 0 else made(-x)
+
+
 def within(x: Any) -> Any:
     total = x.new_zeros(())
     for row in x:
@@ -117,7 +131,8 @@ def returned(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [clamped, both_ways, in_place, within, overwritten, returned], ids=lambda f: f.__name__
+    [clamped, both_ways, in_place, made_within, within, overwritten, returned],
+    ids=lambda f: f.__name__,
 )
 def test_data_selects(function: Callable[..., Any]) -> None:
     model = compiled(function)
@@ -202,6 +217,66 @@ def two_names(x: Any) -> Any:
     return z
 
 
+def listed(x: Any) -> Any:
+    parts = [x, x]
+    if x.sum() > 0:
+        parts[0] = x * 2
+    else:
+        parts[1] = x * 3
+    return parts[0] + parts[1]
+
+
+def changed_by_a_call(x: Any) -> Any:
+    """Neither way sets `y`, but one changes it."""
+
+    def change(tensor: Any) -> Any:
+        tensor += 1
+        return tensor
+
+    y = x * 1
+    z = y if x.shape[0] == 1 else x
+    if x.sum() > 0:
+        z = change(y)
+    return y - z
+
+
+def changed_as_output(x: Any) -> Any:
+    y = x * 1
+    z = x
+    if x.sum() > 0:
+        z = torch.add(x, 1, out=y)
+    return y - z
+
+
+def changed_by_an_option(x: Any) -> Any:
+    y = x * 1
+    z = torch.nn.functional.relu(y, inplace=True) if x.sum() > 0 else x
+    return y - z
+
+
+def small(x: Any) -> Any:
+    if x.max() > 1000:
+        raise ValueError("too large")
+    return x + 1
+
+
+def checked_by_a_call(x: Any) -> Any:
+    """Runs of the other way have no check."""
+    if x.sum() > 0:
+        x = small(x)
+    return x
+
+
+_GLOBAL = 0
+
+
+def of_the_module(x: Any) -> Any:
+    global _GLOBAL
+    if x.sum() > 0:
+        _GLOBAL = 1
+    return x + _GLOBAL
+
+
 _SUM = "if x.sum() > 0:"
 
 
@@ -211,6 +286,12 @@ _SUM = "if x.sum() > 0:"
         (shapes_differ, _SUM),
         (renamed, _SUM),
         (two_names, _SUM),
+        (listed, _SUM),
+        (changed_by_a_call, _SUM),
+        (changed_as_output, _SUM),
+        (changed_by_an_option, "if x.sum() > 0 else x"),
+        (checked_by_a_call, "if x.max() > 1000:"),
+        (of_the_module, _SUM),
         (counts, "for _index in range(int(x.sum())):"),
     ],
     ids=lambda f: getattr(f, "__name__", ""),
@@ -221,3 +302,44 @@ def test_what_no_plan_can_answer(function: Callable[..., Any], line: str) -> Non
     notes = "\n".join(caught.value.__notes__)
     assert line in notes
     assert __file__ in notes
+    assert _GLOBAL == 0
+
+
+def test_a_function_defined_by_the_export_is_rewritten_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds = []
+    export = torch.export.export
+    monkeypatch.setattr(
+        torch.export, "export", lambda *a, **kw: rounds.append(1) or export(*a, **kw)
+    )
+
+    def outer(x: Any) -> Any:
+        def inner(x: Any) -> Any:
+            if x.sum() > 0:
+                x = x + 1
+            return x
+
+        return inner(x)
+
+    with pytest.raises(RuntimeError):
+        compiled(outer)
+    assert len(rounds) == 2
+
+
+def test_other_threads_decide_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may run a function while it is rewritten, with tensors that have values."""
+    found = []
+    rewrite = Rewritten.at
+
+    def at(self: Any, error: BaseException) -> bool:
+        rewritten = rewrite(self, error)
+        thread = threading.Thread(target=lambda: found.append(shapes_differ(X + 9).shape))
+        thread.start()
+        thread.join()
+        return rewritten
+
+    monkeypatch.setattr(Rewritten, "at", at)
+    with pytest.raises(RuntimeError):
+        compiled(shapes_differ)
+    assert set(found) == {(1, 4)}

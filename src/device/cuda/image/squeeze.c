@@ -62,8 +62,8 @@ static bool squeeze_is_product(const rabbet_group_t* group,
   const rabbet_group_value_t* w = &group->values[node->inputs[1]];
   rabbet_window_t window;
   if (!w->constant || w->dims.rank < 3 ||
-      rabbet_node_int(node, "num_groups") != 1 || w->dims.d[0] > CHANNELS ||
-      w->dims.d[1] > CHANNELS ||
+      rabbet_node_int(node, "num_groups") != 1 || w->dims.d[0] < 1 ||
+      w->dims.d[0] > CHANNELS || w->dims.d[1] < 1 || w->dims.d[1] > CHANNELS ||
       rabbet_group_input_of(group, node->inputs[1]) < 0)
     return false;
   rabbet_status_t status =
@@ -139,6 +139,7 @@ static int64_t squeeze_memory(const squeeze_parts_t* parts, bool hwc,
         rabbet_min_i64(rabbet_ceildiv((int64_t)p->channels[i], width), 32));
   }
   int64_t channels = p->channels[0];
+  assert(channels > 0 && (!hwc || channels / vector <= SQUEEZE_THREADS));
   int64_t own = rabbet_ceildiv(channels, (int64_t)SQUEEZE_BLOCKS);
   if (hwc)
     p->shares = (int32_t)(SQUEEZE_THREADS / (channels / vector));
@@ -158,11 +159,18 @@ static bool squeeze_computes(rabbet_dtype_t dtype) {
          dtype == RABBET_DTYPE_BF16;
 }
 
-static bool squeeze_takes_format(const squeeze_parts_t* parts,
+// Where channels are last, a thread has a vector of them, and no second one.
+static bool squeeze_takes_format(rabbet_device_t* device,
+                                 const squeeze_parts_t* parts,
                                  rabbet_format_t format, rabbet_dtype_t dtype) {
-  return format == RABBET_FORMAT_LINEAR ||
-         (format == RABBET_FORMAT_HWC &&
-          parts->channels[0] % squeeze_vector(dtype) == 0);
+  squeeze_t p;
+  int64_t channels = parts->channels[0], vector = squeeze_vector(dtype);
+  bool hwc = format == RABBET_FORMAT_HWC;
+  bool fits =
+      hwc ? channels % vector == 0 && channels / vector <= SQUEEZE_THREADS
+          : format == RABBET_FORMAT_LINEAR;
+  return fits && squeeze_memory(parts, hwc, dtype, &p) <=
+                     rabbet_cuda(device)->shared_bytes;
 }
 
 static rabbet_status_t squeeze_offer(rabbet_proposal_t* proposal,
@@ -179,7 +187,9 @@ static rabbet_status_t squeeze_offer(rabbet_proposal_t* proposal,
       if (rabbet_dtype_is_float(proposal->tensors[i].dtype))
         proposal->tensors[i].dtype = types[t];
     for (int f = 0; f < 2; ++f) {
-      if (!squeeze_takes_format(parts, formats[f], types[t])) continue;
+      if (!squeeze_takes_format(proposal->propose->device, parts, formats[f],
+                                types[t]))
+        continue;
       rabbet_proposal_set_input(proposal, 0, types[t], formats[f]);
       rabbet_proposal_set_output(proposal, types[t], formats[f]);
       RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(
@@ -216,15 +226,16 @@ static rabbet_status_t cuda_squeeze_propose(const rabbet_propose_t* propose,
 
 // ---- The program -----------------------------------------------------------
 
-static bool squeeze_takes_boundary(const rabbet_group_t* group,
+static bool squeeze_takes_boundary(const rabbet_kernel_spec_t* spec,
                                    const squeeze_parts_t* parts) {
+  const rabbet_group_t* group = spec->group;
   const rabbet_group_value_t* x = &group->values[group->nodes[0].inputs[0]];
   const rabbet_group_value_t* y = &group->values[group->outputs[0]];
   for (size_t i = 0; i < group->input_count + group->output_count; ++i)
     if (group->values[rabbet_group_boundary(group, i)].dtype != x->dtype)
       return false;
   return squeeze_computes(x->dtype) && x->format == y->format &&
-         squeeze_takes_format(parts, x->format, x->dtype);
+         squeeze_takes_format(spec->device, parts, x->format, x->dtype);
 }
 
 static rabbet_status_t squeeze_text(const rabbet_cuda_node_t* kernel,
@@ -281,7 +292,7 @@ static rabbet_status_t cuda_squeeze_program(rabbet_cuda_node_t* base,
   const rabbet_group_t* group = spec->group;
   squeeze_parts_t parts;
   squeeze_t p;
-  if (!squeeze_parse(group, &parts) || !squeeze_takes_boundary(group, &parts))
+  if (!squeeze_parse(group, &parts) || !squeeze_takes_boundary(spec, &parts))
     return RABBET_STATUS(
         RABBET_STATUS_INCOMPATIBLE,
         "cuda.squeeze computes the means of images in LINEAR or HWC, of one "

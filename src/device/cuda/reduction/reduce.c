@@ -140,8 +140,16 @@ static bool reduce_is_square(const rabbet_group_node_t* node, int32_t x) {
          node->inputs[0] == x && node->inputs[1] == x;
 }
 
-// Appends a layer that computes from the value `x`; conversions of floats are
-// none, since the arithmetic is in FLOAT.
+// Whether the arithmetic, which is in FLOAT, needs nothing for a conversion:
+// the type has all numbers of the other one, or the result is written in it.
+static bool reduce_converts_for_free(const rabbet_group_t* group, int32_t x,
+                                     int32_t y) {
+  rabbet_dtype_t from = group->values[x].dtype, to = group->values[y].dtype;
+  return from == to || rabbet_dtype_bits(to) > rabbet_dtype_bits(from) ||
+         y == group->outputs[0];
+}
+
+// Appends a layer that computes from the value `x`.
 static bool reduce_push(const rabbet_group_t* group,
                         const rabbet_group_node_t* node, int32_t x, int side,
                         reduce_parts_t* out) {
@@ -151,7 +159,8 @@ static bool reduce_push(const rabbet_group_t* group,
     return false;
   if (rabbet_op_is(node->op, RABBET_OP_CAST)) {
     out->converts = true;
-    return node->inputs[0] == x;
+    return node->inputs[0] == x &&
+           reduce_converts_for_free(group, x, node->outputs[0]);
   }
   if (out->counts[side] == REDUCE_STEPS) return false;
   int at = out->counts[side]++;
