@@ -200,11 +200,25 @@ static rabbet_status_t squeeze_offer(rabbet_proposal_t* proposal,
   return rabbet_ok();
 }
 
+// Whether the kernel's integers count the images; sets the positions of one.
+static bool squeeze_counts(const rabbet_dims_t* x, int64_t* out_positions) {
+  const int64_t most = INT32_MAX / 64;
+  int64_t positions = 1;
+  for (int32_t i = 2; i < x->rank; ++i)
+    if (__builtin_mul_overflow(positions, x->d[i], &positions)) return false;
+  *out_positions = positions;
+  return positions < most && x->d[0] <= INT32_MAX / SQUEEZE_BLOCKS / 2;
+}
+
 static rabbet_status_t cuda_squeeze_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   squeeze_parts_t parts;
   rabbet_dims_t* opt = NULL;
-  if (!squeeze_parse(group, &parts)) return rabbet_ok();
+  int64_t positions = 0;
+  if (!squeeze_parse(group, &parts) ||
+      !squeeze_counts(&group->values[group->nodes[0].inputs[0]].max,
+                      &positions))
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_group_opt_dims(group, proposal->propose->allocator, &opt));
   rabbet_status_t status =
@@ -320,15 +334,14 @@ static rabbet_status_t squeeze_launch(const squeeze_kernel_t* kernel,
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_value_t* value = &group->values[group->nodes[0].inputs[0]];
   squeeze_t* p = &state->parameters;
-  int64_t positions = 1;
-  for (int32_t i = 2; i < x->rank; ++i)
-    positions *= x->d[i];
-  if (positions >= INT32_MAX / 64 || x->d[0] > INT32_MAX / SQUEEZE_BLOCKS / 2)
+  int64_t positions = 0;
+  char text[128];
+  if (!squeeze_counts(x, &positions))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "cuda.squeeze takes images of at most 2^25 positions, "
-                         "and 2^27 of them; '%s' has %lld and %lld",
-                         kernel->node.node.node->name, (long long)positions,
-                         (long long)x->d[0]);
+                         "layer '%s': cuda.squeeze takes images of at most "
+                         "2^25 positions, and 2^27 of them; the input is %s",
+                         kernel->node.node.node->name,
+                         rabbet_dims_print(x, text, sizeof(text)));
   int64_t bytes = squeeze_memory(parts, value->format == RABBET_FORMAT_HWC,
                                  value->dtype, p);
   p->positions = (int32_t)positions;
