@@ -225,9 +225,9 @@ struct rabbet_device_t {
   bool host_memory;    // device addresses are host addresses
   size_t cache_bytes;  // that all kernels of a run share; 0: not told
   uint32_t traits;     // RABBET_DEVICE_...
-  // What its classes' offers depend on besides groups, its signature and its
-  // traits (properties of the processor). 0: not told, so builds do not keep
-  // the offers.
+  // Bits of the processor's properties on which offers depend, besides the
+  // group, the signature and the traits. 0: unknown, so builds do not keep the
+  // offers.
   uint32_t features;
   // Keeps programs that the device compiles for a build. NULL: nothing is kept,
   // as in runs. The device owns it.

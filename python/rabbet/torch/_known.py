@@ -31,7 +31,7 @@ _TAKE_NUMBERS = {
     "new_ones", "new_zeros", "ones", "pad", "repeat", "reshape", "roll", "select", "split",
     "tensor_split", "unflatten", "view", "zeros",
 }  # fmt: skip
-# What they give does not follow from their arguments' values.
+# Operators whose results do not follow from the values of their arguments.
 _UNKNOWN = re.compile(
     r"rand|empty|resize|bernoulli|dropout|multinomial|normal|poisson|exponential|cauchy|geometric|"
     r"uniform|data_ptr|backward|^grad|^set_"

@@ -328,7 +328,7 @@ static void unchanged_caches_are_not_written(void** state) {
   check_entry(own, 7);
   assert_true(rabbet_is_ok(rabbet_timing_cache_save(own, path, system)));
   assert_int_equal(file_number(path), before);
-  // What was read may be replaced.
+  // An answer that was read from the file may be replaced.
   assert_true(rabbet_is_ok(
       rabbet_timing_cache_put_answer(own, key, "other", sizeof("other"))));
   assert_true(rabbet_is_ok(rabbet_timing_cache_save(own, path, system)));

@@ -107,7 +107,7 @@ static bool key_code(const rabbet_build_t* build, rabbet_strbuf_t* text) {
   return true;
 }
 
-// What is the same for all groups of a build.
+// Hashes the part of the key that all groups of a build share.
 static rabbet_status_t key_device(rabbet_build_t* build,
                                   const rabbet_asked_classes_t* classes) {
   rabbet_strbuf_t text;

@@ -1,4 +1,4 @@
-// What a device offered for a group, kept in the timing cache: a build that
+// A device's offers for a group, kept in the timing cache: a build that
 // meets an equal group again, or is made again, does not ask its classes, nor
 // the libraries behind them.
 #ifndef RABBET_SRC_BUILDER_PROPOSE_KEPT_PROPOSALS_H_

@@ -20,7 +20,7 @@ typedef struct proposer_t {
   rabbet_strbuf_t* rejected;
   int rejected_count;
   const rabbet_hash_t* known_key;  // of the candidate that comes; or NULL
-  // What will be kept of the candidates; NULL once it cannot be.
+  // The bytes of the candidates to keep; NULL once they cannot be kept.
   rabbet_strbuf_t* keeps;
   const rabbet_asked_classes_t* classes;
 } proposer_t;

@@ -47,19 +47,17 @@ static const rabbet_group_node_t* attention_turn(const rabbet_group_t* group,
 // Matches x times a constant scalar, or x divided by it, and multiplies the
 // scalar into a->scale, which kernels apply to the sums. *value becomes x.
 // False: no match.
-static bool attention_factor(const rabbet_group_t* group,
-                             const rabbet_dims_t* dims, rabbet_attention_t* a,
+static bool attention_factor(const rabbet_group_t* group, rabbet_attention_t* a,
                              int32_t* value) {
   const rabbet_group_node_t* node = attention_maker(group, *value);
   double number = 0;
   if (!node || !rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE)) return false;
   int64_t op = rabbet_node_int(node, "op");
   bool is_product = op == RABBET_ELEMENTWISE_PROD;
-  bool reversed = is_product &&
-                  rabbet_cuda_is_number(group, dims, node->inputs[0], &number);
+  bool reversed =
+      is_product && rabbet_cuda_is_number(group, node->inputs[0], &number);
   if ((!is_product && op != RABBET_ELEMENTWISE_DIV) ||
-      (!reversed &&
-       !rabbet_cuda_is_number(group, dims, node->inputs[1], &number)))
+      (!reversed && !rabbet_cuda_is_number(group, node->inputs[1], &number)))
     return false;
   a->scale = is_product ? a->scale * number : a->scale / number;
   *value = node->inputs[reversed ? 1 : 0];
@@ -68,7 +66,6 @@ static bool attention_factor(const rabbet_group_t* group,
 }
 
 static bool attention_operand(const rabbet_group_t* group,
-                              const rabbet_dims_t* dims,
                               const rabbet_group_node_t* product, size_t input,
                               rabbet_attention_t* a,
                               rabbet_attention_tensor_t* out) {
@@ -78,7 +75,7 @@ static bool attention_operand(const rabbet_group_t* group,
   out->turned =
       input == 1 && rabbet_node_int(product, "op1") == RABBET_MATRIX_TRANSPOSE;
   for (;;) {
-    if (is_score && attention_factor(group, dims, a, &out->value)) continue;
+    if (is_score && attention_factor(group, a, &out->value)) continue;
     const rabbet_group_node_t* turn = attention_turn(group, out->value, a);
     if (!turn) break;
     if (out->turn_count == RABBET_ATTENTION_TURNS) return false;
@@ -174,13 +171,12 @@ static bool attention_band(const rabbet_group_t* group,
 
 // Matches a Select of 0 and another number, which is added to the scores. Its
 // condition says where to add; false: no match, and nothing has changed.
-static bool attention_adds_number(const rabbet_group_t* group,
-                                  const rabbet_dims_t* dims, int32_t value,
+static bool attention_adds_number(const rabbet_group_t* group, int32_t value,
                                   double out_numbers[2]) {
   const rabbet_group_node_t* node = attention_maker(group, value);
   return node && rabbet_op_is(node->op, RABBET_OP_SELECT) &&
-         rabbet_cuda_is_number(group, dims, node->inputs[1], &out_numbers[0]) &&
-         rabbet_cuda_is_number(group, dims, node->inputs[2], &out_numbers[1]) &&
+         rabbet_cuda_is_number(group, node->inputs[1], &out_numbers[0]) &&
+         rabbet_cuda_is_number(group, node->inputs[2], &out_numbers[1]) &&
          (out_numbers[0] != 0) != (out_numbers[1] != 0);
 }
 
@@ -191,7 +187,7 @@ static bool attention_added_band(const rabbet_group_t* group,
                                  rabbet_attention_t* a, int32_t* scores) {
   double numbers[2] = {0, 0};
   for (int i = 0; i < 2; ++i) {
-    if (!attention_adds_number(group, dims, sum->inputs[i], numbers)) continue;
+    if (!attention_adds_number(group, sum->inputs[i], numbers)) continue;
     const rabbet_group_node_t* node =
         attention_made_by(group, sum->inputs[i], RABBET_OP_SELECT, a);
     a->other = numbers[0] + numbers[1];
@@ -204,8 +200,7 @@ static bool attention_added_band(const rabbet_group_t* group,
 // ---- From the last product to the first ------------------------------------
 
 // Matches cap tanh(x / cap). *scores becomes x.
-static bool attention_cap(const rabbet_group_t* group,
-                          const rabbet_dims_t* dims, rabbet_attention_t* a,
+static bool attention_cap(const rabbet_group_t* group, rabbet_attention_t* a,
                           int32_t* scores) {
   const rabbet_group_node_t* product = attention_maker(group, *scores);
   double cap = 0, divisor = 0;
@@ -213,9 +208,8 @@ static bool attention_cap(const rabbet_group_t* group,
       rabbet_node_int(product, "op") != RABBET_ELEMENTWISE_PROD ||
       a->cap != 0 || a->scale != 1)
     return false;
-  bool reversed = rabbet_cuda_is_number(group, dims, product->inputs[0], &cap);
-  if (!reversed &&
-      !rabbet_cuda_is_number(group, dims, product->inputs[1], &cap))
+  bool reversed = rabbet_cuda_is_number(group, product->inputs[0], &cap);
+  if (!reversed && !rabbet_cuda_is_number(group, product->inputs[1], &cap))
     return false;
   const rabbet_group_node_t* tanh =
       attention_maker(group, product->inputs[reversed ? 1 : 0]);
@@ -228,7 +222,7 @@ static bool attention_cap(const rabbet_group_t* group,
                  attention_maker(group, quotient->inputs[0]);
   int64_t op = divides ? rabbet_node_int(quotient, "op") : -1;
   if (!divides ||
-      !rabbet_cuda_is_number(group, dims, quotient->inputs[1], &divisor) ||
+      !rabbet_cuda_is_number(group, quotient->inputs[1], &divisor) ||
       !(op == RABBET_ELEMENTWISE_DIV ||
         (op == RABBET_ELEMENTWISE_PROD && divisor != 0)) ||
       divisor == 0)
@@ -261,7 +255,7 @@ static bool attention_take(const rabbet_group_t* group,
     a->mask = operand;
     return fits;
   }
-  if (!rabbet_cuda_is_number(group, dims, operand, &number)) return false;
+  if (!rabbet_cuda_is_number(group, operand, &number)) return false;
   if (op == RABBET_ELEMENTWISE_PROD)
     a->scale *= number;
   else if (op == RABBET_ELEMENTWISE_DIV && !reversed && number != 0)
@@ -278,10 +272,10 @@ static bool attention_select(const rabbet_group_t* group,
                              rabbet_attention_t* a, int32_t* scores) {
   assert(node->input_count == 3);
   bool second = attention_maker(group, node->inputs[2]) != NULL;
-  bool fits = attention_may_mask(a) &&
-              attention_is_input(group, node->inputs[second ? 1 : 2]) &&
-              rabbet_cuda_is_number(group, dims, node->inputs[second ? 1 : 2],
-                                    &a->other);
+  bool fits =
+      attention_may_mask(a) &&
+      attention_is_input(group, node->inputs[second ? 1 : 2]) &&
+      rabbet_cuda_is_number(group, node->inputs[second ? 1 : 2], &a->other);
   *scores = node->inputs[second ? 2 : 1];
   a->masking =
       second ? RABBET_ATTENTION_KEEPS_FALSE : RABBET_ATTENTION_KEEPS_TRUE;
@@ -311,8 +305,7 @@ static bool attention_cast(const rabbet_group_t* group, rabbet_attention_t* a,
 
 // Matches isnan(x) ? 0 : x.
 static void attention_zero_nan(const rabbet_group_t* group,
-                               const rabbet_dims_t* dims, rabbet_attention_t* a,
-                               int32_t* value) {
+                               rabbet_attention_t* a, int32_t* value) {
   const rabbet_group_node_t* select = attention_maker(group, *value);
   double number = 1;
   if (!select || !rabbet_op_is(select->op, RABBET_OP_SELECT)) return;
@@ -320,8 +313,7 @@ static void attention_zero_nan(const rabbet_group_t* group,
   if (!test || !rabbet_op_is(test->op, RABBET_OP_UNARY) ||
       rabbet_node_int(test, "op") != RABBET_UNARY_ISNAN ||
       test->inputs[0] != select->inputs[2] ||
-      !rabbet_cuda_is_number(group, dims, select->inputs[1], &number) ||
-      number != 0)
+      !rabbet_cuda_is_number(group, select->inputs[1], &number) || number != 0)
     return;
   a->zero_nan = true;
   a->nodes += 2;
@@ -333,8 +325,7 @@ static bool attention_scores(const rabbet_group_t* group,
                              const rabbet_dims_t* dims, rabbet_attention_t* a,
                              int32_t* scores) {
   for (;;) {
-    if (attention_cast(group, a, scores) ||
-        attention_cap(group, dims, a, scores))
+    if (attention_cast(group, a, scores) || attention_cap(group, a, scores))
       continue;
     const rabbet_group_node_t* node =
         attention_made_by(group, *scores, RABBET_OP_ELEMENTWISE, a);
@@ -366,12 +357,11 @@ bool rabbet_attention_match(const rabbet_group_t* group,
   if (a->y.turns[0]) a->y.seen = a->y.turns[0]->inputs[0];
   const rabbet_group_node_t* last =
       attention_made_by(group, a->y.seen, RABBET_OP_MATRIX_MULTIPLY, a);
-  if (!attention_is_plain(last) ||
-      !attention_operand(group, dims, last, 1, a, &a->v))
+  if (!attention_is_plain(last) || !attention_operand(group, last, 1, a, &a->v))
     return false;
   int32_t weights = last->inputs[0];
   (void)attention_cast(group, a, &weights);
-  attention_zero_nan(group, dims, a, &weights);
+  attention_zero_nan(group, a, &weights);
   const rabbet_group_node_t* softmax =
       attention_made_by(group, weights, RABBET_OP_SOFTMAX, a);
   if (!attention_is_softmax(softmax, dims)) return false;
@@ -380,9 +370,9 @@ bool rabbet_attention_match(const rabbet_group_t* group,
   const rabbet_group_node_t* first =
       attention_made_by(group, scores, RABBET_OP_MATRIX_MULTIPLY, a);
   return attention_is_plain(first) &&
-         attention_operand(group, dims, first, 0, a, &a->q) &&
-         attention_operand(group, dims, first, 1, a, &a->k) &&
-         isfinite(a->scale) && a->nodes == group->node_count;
+         attention_operand(group, first, 0, a, &a->q) &&
+         attention_operand(group, first, 1, a, &a->k) && isfinite(a->scale) &&
+         a->nodes == group->node_count;
 }
 
 // ---- Views of any rank -----------------------------------------------------

@@ -44,11 +44,6 @@ typedef struct cuda_depthwise_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-static bool depthwise_computes(rabbet_dtype_t dtype) {
-  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
-         dtype == RABBET_DTYPE_BF16;
-}
-
 // The window as two axes: a single one is that of columns.
 static bool depthwise_window(const rabbet_group_node_t* node,
                              const rabbet_dims_t* w, rabbet_window_t* out) {
@@ -142,14 +137,6 @@ static rabbet_status_t depthwise_offer(rabbet_proposal_t* proposal,
   return rabbet_ok();
 }
 
-static rabbet_format_t depthwise_format(const rabbet_group_t* group, size_t i) {
-  int32_t value = rabbet_group_boundary(group, i);
-  bool is_image = value == group->nodes[0].inputs[0] ||
-                  rabbet_dims_equal(&group->values[value].dims,
-                                    &group->values[group->outputs[0]].dims);
-  return is_image ? RABBET_FORMAT_HWC : RABBET_FORMAT_LINEAR;
-}
-
 static rabbet_status_t depthwise_offer_types(rabbet_proposal_t* proposal,
                                              const rabbet_dims_t* y) {
   const rabbet_propose_t* propose = proposal->propose;
@@ -159,11 +146,11 @@ static rabbet_status_t depthwise_offer_types(rabbet_proposal_t* proposal,
   int count = rabbet_compute_types(
       propose, group->values[group->nodes[0].inputs[0]].dtype, types);
   for (int t = 0; t < count; ++t) {
-    if (!depthwise_computes(types[t])) continue;
+    if (!rabbet_cuda_layers_computes(types[t])) continue;
     for (size_t i = 0; i < boundary; ++i) {
       if (rabbet_dtype_is_float(proposal->tensors[i].dtype))
         proposal->tensors[i].dtype = types[t];
-      proposal->tensors[i].format = depthwise_format(group, i);
+      proposal->tensors[i].format = rabbet_cuda_layers_format(group, i);
     }
     RABBET_RETURN_IF_ERROR(depthwise_offer(proposal, y));
   }
@@ -194,23 +181,6 @@ static rabbet_status_t cuda_depthwise_propose(const rabbet_propose_t* propose,
 
 // ---- The program -----------------------------------------------------------
 
-// Operands of the result's shape have its format; which these are, shapes tell,
-// which a loaded plan does not know yet.
-static bool depthwise_takes_boundary(const rabbet_group_t* group,
-                                     rabbet_dtype_t dtype) {
-  const rabbet_group_value_t* x = &group->values[group->nodes[0].inputs[0]];
-  const rabbet_group_value_t* y = &group->values[group->outputs[0]];
-  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    const rabbet_group_value_t* value =
-        &group->values[rabbet_group_boundary(group, i)];
-    if (value->dtype != dtype || (value->format != RABBET_FORMAT_HWC &&
-                                  value->format != RABBET_FORMAT_LINEAR))
-      return false;
-  }
-  return depthwise_computes(dtype) && x->format == RABBET_FORMAT_HWC &&
-         y->format == RABBET_FORMAT_HWC;
-}
-
 static rabbet_status_t cuda_depthwise_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
   depthwise_kernel_t* kernel = (depthwise_kernel_t*)base;
@@ -218,7 +188,7 @@ static rabbet_status_t cuda_depthwise_program(
   const rabbet_group_node_t* node = base->node.node;
   rabbet_dtype_t dtype = group->values[node->inputs[0]].dtype;
   rabbet_window_t window;
-  if (!depthwise_takes_boundary(group, dtype) || spec->tactic < 0 ||
+  if (!rabbet_cuda_layers_take_images(group) || spec->tactic < 0 ||
       spec->tactic >= TACTICS || !depthwise_has_tactic(group, spec->tactic) ||
       !depthwise_window(node, &group->values[node->inputs[1]].dims, &window))
     return RABBET_STATUS(

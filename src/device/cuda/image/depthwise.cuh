@@ -108,6 +108,17 @@ DEVICE place_t find_strip(const depthwise_t& p, int32_t strip) {
   return at;
 }
 
+// A thread's channels of an element; zeros beyond the image.
+DEVICE pack_t<ELEMENT, VECTOR> load_element(const depthwise_t& p,
+                                            const ELEMENT* image, int32_t y,
+                                            int32_t x) {
+  pack_t<ELEMENT, VECTOR> element = {};
+  if ((uint32_t)y < (uint32_t)p.height && (uint32_t)x < (uint32_t)p.width)
+    element = load_pack<ELEMENT, VECTOR>(image + ((int64_t)y * p.width + x) *
+                                                     p.channels);
+  return element;
+}
+
 #if SHARES > 1
 // The thread's rows of the window; then all threads of the strip have its sums.
 DEVICE void add_windows(const depthwise_t& p, const place_t& at,
@@ -120,18 +131,13 @@ DEVICE void add_windows(const depthwise_t& p, const place_t& at,
 #pragma unroll
   for (int32_t turn = 0; turn < WINDOW_H; turn += SHARES) {
     int32_t down = turn + (int32_t)(threadIdx.x % SHARES);
-    int32_t row = y + down * DILATION_H;
-    bool has_row = down < WINDOW_H && (uint32_t)row < (uint32_t)p.height;
-    const ELEMENT* line = image + ((int64_t)row * p.width + x) * p.channels;
+    if (down >= WINDOW_H) break;
 #pragma unroll
-    for (int32_t column = 0; column < SPAN_W; ++column) {
-      if (!has_column(column)) continue;
-      pack_t<ELEMENT, VECTOR> element = {};
-      if (has_row && (uint32_t)(x + column) < (uint32_t)p.width)
-        element = load_pack<ELEMENT, VECTOR>(line + column * p.channels);
-      if (down < WINDOW_H)
-        add_row(sums.v[0], element, filters, lane, down, column);
-    }
+    for (int32_t column = 0; column < SPAN_W; ++column)
+      if (has_column(column))
+        add_row(sums.v[0],
+                load_element(p, image, y + down * DILATION_H, x + column),
+                filters, lane, down, column);
   }
   uint32_t mask = ((1u << SHARES) - 1) << (threadIdx.x % 32 & ~(SHARES - 1u));
 #pragma unroll
@@ -150,19 +156,12 @@ DEVICE void add_windows(const depthwise_t& p, const place_t& at,
   const ELEMENT* image = (const ELEMENT*)p.x + channel +
                          (int64_t)at.image * p.height * p.width * p.channels;
 #pragma unroll UNROLL_H
-  for (int32_t row = 0; row < SPAN_H; ++row) {
-    bool has_row = (uint32_t)(y + row) < (uint32_t)p.height;
-    const ELEMENT* line =
-        image + ((int64_t)(y + row) * p.width + x) * p.channels;
+  for (int32_t row = 0; row < SPAN_H; ++row)
 #pragma unroll
-    for (int32_t column = 0; column < SPAN_W; ++column) {
-      if (!has_column(column)) continue;
-      pack_t<ELEMENT, VECTOR> element = {};
-      if (has_row && (uint32_t)(x + column) < (uint32_t)p.width)
-        element = load_pack<ELEMENT, VECTOR>(line + column * p.channels);
-      add_element(sums, element, filters, lane, row, column);
-    }
-  }
+    for (int32_t column = 0; column < SPAN_W; ++column)
+      if (has_column(column))
+        add_element(sums, load_element(p, image, y + row, x + column), filters,
+                    lane, row, column);
 }
 #endif
 

@@ -154,12 +154,6 @@ static int64_t squeeze_memory(const squeeze_parts_t* parts, bool hwc,
 
 // ---- Proposing -------------------------------------------------------------
 
-static bool squeeze_computes(rabbet_dtype_t dtype) {
-  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
-         dtype == RABBET_DTYPE_BF16;
-}
-
-// Where channels are last, a thread has a vector of them, and no second one.
 static bool squeeze_takes_format(rabbet_device_t* device,
                                  const squeeze_parts_t* parts,
                                  rabbet_format_t format, rabbet_dtype_t dtype) {
@@ -182,7 +176,7 @@ static rabbet_status_t squeeze_offer(rabbet_proposal_t* proposal,
   int count = rabbet_compute_types(
       proposal->propose, group->values[group->nodes[0].inputs[0]].dtype, types);
   for (int t = 0; t < count; ++t) {
-    if (!squeeze_computes(types[t])) continue;
+    if (!rabbet_cuda_layers_computes(types[t])) continue;
     for (size_t i = 0; i < group->input_count + group->output_count; ++i)
       if (rabbet_dtype_is_float(proposal->tensors[i].dtype))
         proposal->tensors[i].dtype = types[t];
@@ -248,7 +242,7 @@ static bool squeeze_takes_boundary(const rabbet_kernel_spec_t* spec,
   for (size_t i = 0; i < group->input_count + group->output_count; ++i)
     if (group->values[rabbet_group_boundary(group, i)].dtype != x->dtype)
       return false;
-  return squeeze_computes(x->dtype) && x->format == y->format &&
+  return rabbet_cuda_layers_computes(x->dtype) && x->format == y->format &&
          squeeze_takes_format(spec->device, parts, x->format, x->dtype);
 }
 

@@ -7,13 +7,12 @@
 #include "device/common/swish.h"
 #include "ops/enums.h"
 
-bool rabbet_cuda_is_number(const rabbet_group_t* group,
-                           const rabbet_dims_t* dims, int32_t value,
+bool rabbet_cuda_is_number(const rabbet_group_t* group, int32_t value,
                            double* out_number) {
   const rabbet_group_value_t* constant = &group->values[value];
   if (!constant->constant) return false;
-  for (int32_t i = 0; i < dims[value].rank; ++i)
-    if (dims[value].d[i] != 1) return false;
+  for (int32_t i = 0; i < constant->dims.rank; ++i)
+    if (constant->dims.d[i] != 1) return false;
   assert(rabbet_dtype_bits(constant->dtype) >= 4);
   *out_number = rabbet_load_double(constant->dtype, constant->constant, 0);
   return true;

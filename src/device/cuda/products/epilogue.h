@@ -45,8 +45,7 @@ bool rabbet_cuda_epilogue_item(const rabbet_group_t* group,
 
 // The number in a constant of one element; false if the value is no such
 // constant.
-bool rabbet_cuda_is_number(const rabbet_group_t* group,
-                           const rabbet_dims_t* dims, int32_t value,
+bool rabbet_cuda_is_number(const rabbet_group_t* group, int32_t value,
                            double* out_number);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_EPILOGUE_H_

@@ -87,6 +87,36 @@ rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group) {
   return dtype;
 }
 
+// ---- Images ----------------------------------------------------------------
+
+bool rabbet_cuda_layers_computes(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
+         dtype == RABBET_DTYPE_BF16;
+}
+
+rabbet_format_t rabbet_cuda_layers_format(const rabbet_group_t* group,
+                                          size_t i) {
+  int32_t value = rabbet_group_boundary(group, i);
+  bool is_image = value == group->nodes[0].inputs[0] ||
+                  rabbet_dims_equal(&group->values[value].dims,
+                                    &group->values[group->outputs[0]].dims);
+  return is_image ? RABBET_FORMAT_HWC : RABBET_FORMAT_LINEAR;
+}
+
+bool rabbet_cuda_layers_take_images(const rabbet_group_t* group) {
+  const rabbet_group_value_t* x = &group->values[group->nodes[0].inputs[0]];
+  const rabbet_group_value_t* y = &group->values[group->outputs[0]];
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    const rabbet_group_value_t* value =
+        &group->values[rabbet_group_boundary(group, i)];
+    if (value->dtype != x->dtype || (value->format != RABBET_FORMAT_HWC &&
+                                     value->format != RABBET_FORMAT_LINEAR))
+      return false;
+  }
+  return rabbet_cuda_layers_computes(x->dtype) &&
+         x->format == RABBET_FORMAT_HWC && y->format == RABBET_FORMAT_HWC;
+}
+
 // ---- Text ------------------------------------------------------------------
 
 // Writes layer i; `operand` is its operand, if it has one.

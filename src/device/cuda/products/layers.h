@@ -27,6 +27,17 @@ bool rabbet_cuda_layers_match(const rabbet_group_t* group,
 // The common type of all boundary values; RABBET_DTYPE_NONE if types differ or
 // a value is not LINEAR.
 rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group);
+// Whether kernels of images with channels last compute the type: FLOAT, HALF,
+// BF16.
+bool rabbet_cuda_layers_computes(rabbet_dtype_t dtype);
+// The format of boundary tensor i of a group of such a kernel: HWC for the
+// image that the first node reads and tensors of the result's shape, else
+// LINEAR.
+rabbet_format_t rabbet_cuda_layers_format(const rabbet_group_t* group,
+                                          size_t i);
+// Whether the boundary has one such type and such formats, as far as a loaded
+// plan can tell, which does not know shapes yet.
+bool rabbet_cuda_layers_take_images(const rabbet_group_t* group);
 // Adds the program `name`: the text `begin`, then `header`, then the layers.
 // The chain does not depend on shapes.
 rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,

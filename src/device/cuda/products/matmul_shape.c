@@ -213,12 +213,11 @@ static bool matmul_take_sum(const rabbet_group_t* group,
 
 // Matches a factor, which must come before bias and residual.
 static bool matmul_take_factor(const rabbet_group_t* group,
-                               const rabbet_dims_t* dims,
                                const rabbet_cuda_item_t* item,
                                rabbet_matmul_epilogue_t* out) {
   double number = 0;
   if (out->bias >= 0 || out->residual >= 0 ||
-      !rabbet_cuda_is_number(group, dims, item->operand, &number))
+      !rabbet_cuda_is_number(group, item->operand, &number))
     return false;
   if (item->op == RABBET_ELEMENTWISE_DIV) {
     if (item->reversed || number == 0) return false;
@@ -244,7 +243,7 @@ static bool matmul_take(const rabbet_group_t* group, const rabbet_dims_t* dims,
     return matmul_take_sum(group, dims, item, out);
   return (item->op == RABBET_ELEMENTWISE_PROD ||
           item->op == RABBET_ELEMENTWISE_DIV) &&
-         matmul_take_factor(group, dims, item, out);
+         matmul_take_factor(group, item, out);
 }
 
 bool rabbet_matmul_epilogue(const rabbet_group_t* group,

@@ -113,24 +113,10 @@ static bool group_fill(const rabbet_cuda_device_t* device,
 
 // ---- Proposing -------------------------------------------------------------
 
-static bool group_computes(rabbet_dtype_t dtype) {
-  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
-         dtype == RABBET_DTYPE_BF16;
-}
-
 static bool group_matches(const rabbet_group_t* group) {
   return group->node_count > 0 && group->output_count == 1 &&
          rabbet_op_is(group->nodes[0].op, RABBET_OP_NORMALIZATION) &&
          rabbet_group_feeds(group, &group->nodes[0]);
-}
-
-// Images, and operands of their shape, have channels last.
-static rabbet_format_t group_format(const rabbet_group_t* group, size_t i) {
-  int32_t value = rabbet_group_boundary(group, i);
-  bool is_image = value == group->nodes[0].inputs[0] ||
-                  rabbet_dims_equal(&group->values[value].dims,
-                                    &group->values[group->outputs[0]].dims);
-  return is_image ? RABBET_FORMAT_HWC : RABBET_FORMAT_LINEAR;
 }
 
 static rabbet_status_t group_offer(rabbet_proposal_t* proposal,
@@ -145,14 +131,14 @@ static rabbet_status_t group_offer(rabbet_proposal_t* proposal,
   for (int t = 0; t < count; ++t) {
     group_normalization_t p;
     rabbet_cuda_launch_t launch;
-    if (!group_computes(types[t]) ||
+    if (!rabbet_cuda_layers_computes(types[t]) ||
         !group_fill(device, opt, types[t], &p, &launch) ||
         !group_fill(device, max, types[t], &p, &launch))
       continue;
     for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
       if (rabbet_dtype_is_float(proposal->tensors[i].dtype))
         proposal->tensors[i].dtype = types[t];
-      proposal->tensors[i].format = group_format(group, i);
+      proposal->tensors[i].format = rabbet_cuda_layers_format(group, i);
     }
     RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(
         proposal, "clusters", group->node_count == 1 ? 0 : -1));
@@ -196,26 +182,12 @@ static rabbet_status_t cuda_group_normalization_propose(
 
 // ---- The program -----------------------------------------------------------
 
-static bool group_takes_boundary(const rabbet_group_t* group) {
-  const rabbet_group_value_t* x = &group->values[group->nodes[0].inputs[0]];
-  const rabbet_group_value_t* y = &group->values[group->outputs[0]];
-  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    const rabbet_group_value_t* value =
-        &group->values[rabbet_group_boundary(group, i)];
-    if (value->dtype != x->dtype || (value->format != RABBET_FORMAT_HWC &&
-                                     value->format != RABBET_FORMAT_LINEAR))
-      return false;
-  }
-  return group_computes(x->dtype) && x->format == RABBET_FORMAT_HWC &&
-         y->format == RABBET_FORMAT_HWC;
-}
-
 static rabbet_status_t cuda_group_normalization_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
   group_kernel_t* kernel = (group_kernel_t*)base;
   const rabbet_group_t* group = spec->group;
   const rabbet_group_node_t* node = base->node.node;
-  if (!group_matches(group) || !group_takes_boundary(group))
+  if (!group_matches(group) || !rabbet_cuda_layers_take_images(group))
     return RABBET_STATUS(
         RABBET_STATUS_INCOMPATIBLE,
         "cuda.normalization.groups computes normalizations of images in HWC, "

@@ -31,7 +31,7 @@ DEVICE moments_t join(const moments_t& a, const moments_t& b) {
   return m;
 }
 
-// What shared memory has after the positions, in order.
+// The arrays in shared memory behind the kept positions, in order.
 struct shared_sums_t {
   float* sums;         // [row][channel], of distances from the first position
   float* squares;      // likewise

@@ -90,17 +90,6 @@ static const char* reduce_enumerator(rabbet_op_id_t op, int64_t value) {
   return rabbet_op_enumerator_name(&rabbet_op_get(op)->attrs[0], value);
 }
 
-// The number in a constant of one element.
-static bool reduce_number(const rabbet_group_t* group, int32_t value,
-                          double* out_number) {
-  const rabbet_group_value_t* constant = &group->values[value];
-  if (!constant->constant) return false;
-  for (int32_t i = 0; i < constant->dims.rank; ++i)
-    if (constant->dims.d[i] != 1) return false;
-  *out_number = rabbet_load_double(constant->dtype, constant->constant, 0);
-  return true;
-}
-
 // Sets the text of a step from a layer with at most constant numbers; `place`
 // is the place of its numbers. False if there is no such step.
 static bool reduce_describe(const rabbet_group_t* group,
@@ -122,7 +111,8 @@ static bool reduce_describe(const rabbet_group_t* group,
                               name, place, place + 1) < (int)sizeof(out->text);
     case RABBET_CUDA_ITEM_ELEMENTWISE:
       name = reduce_enumerator(RABBET_OP_ELEMENTWISE, item->op);
-      if (!name || !reduce_number(group, item->operand, &number)) return false;
+      if (!name || !rabbet_cuda_is_number(group, item->operand, &number))
+        return false;
       out->numbers[0] = (float)number;
       return snprintf(out->text, sizeof(out->text),
                       item->reversed ? "elementwise_%s(r.numbers[%d],x)"
