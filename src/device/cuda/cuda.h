@@ -102,6 +102,12 @@ typedef struct rabbet_cuda_launch_t {
   int32_t* overlaps;  // set to whether the launch overlaps; may be NULL
 } rabbet_cuda_launch_t;
 
+// Lets launches of `function` have `bytes` of dynamic shared memory, and those
+// of other kernels that share the function, which may need more, have as much
+// as before: it permits all that a block can get. Errors: INCOMPATIBLE where
+// that is less than `bytes`.
+rabbet_status_t rabbet_cuda_launch_permit(const rabbet_cuda_device_t* device,
+                                          CUfunction function, int64_t bytes);
 // Launches a kernel of a program; parameters[i] points to its parameter i. If
 // the device overlaps kernels and the previous one in the stream is a
 // program's, too, the driver may start this one's blocks while that one still

@@ -56,16 +56,7 @@ bool rabbet_attention_staged_wanted(const rabbet_cuda_device_t* device,
 rabbet_status_t rabbet_attention_staged_permit(
     const rabbet_cuda_device_t* device, const rabbet_attention_staged_t* staged,
     CUfunction attend) {
-  if (staged_shared(staged) > device->shared_bytes)
-    return RABBET_STATUS(
-        RABBET_STATUS_INCOMPATIBLE,
-        "cuda.attention.tiles was chosen for a GPU with %lld bytes of shared "
-        "memory in a block; this one has %d: build the plan for it",
-        (long long)staged_shared(staged), device->shared_bytes);
-  return RABBET_CUDA_INSIDE(
-      device, cuFuncSetAttribute,
-      (attend, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-       (int)staged_shared(staged)));
+  return rabbet_cuda_launch_permit(device, attend, staged_shared(staged));
 }
 
 // Whether two neighbouring keys of the mask are aligned in every row.

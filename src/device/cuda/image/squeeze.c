@@ -313,10 +313,7 @@ static rabbet_status_t cuda_squeeze_program(rabbet_cuda_node_t* base,
       rabbet_cuda_node_function(base, 0, "squeeze", &kernel->function));
   int64_t bytes =
       squeeze_memory(&parts, x->format == RABBET_FORMAT_HWC, x->dtype, &p);
-  return RABBET_CUDA_INSIDE(
-      base->device, cuFuncSetAttribute,
-      (kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-       (int)bytes));
+  return rabbet_cuda_launch_permit(base->device, kernel->function, bytes);
 }
 
 // ---- Preparing -------------------------------------------------------------

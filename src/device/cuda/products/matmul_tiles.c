@@ -153,10 +153,8 @@ rabbet_status_t rabbet_cuda_tiles_permit(const rabbet_cuda_device_t* device,
                                          CUfunction whole, CUfunction single) {
   CUfunction functions[] = {whole, single};
   for (int i = 0; i < 2; ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(
-        device, cuFuncSetAttribute,
-        (functions[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-         (int)tiles_shared(tactic))));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_launch_permit(device, functions[i], tiles_shared(tactic)));
   return rabbet_ok();
 }
 

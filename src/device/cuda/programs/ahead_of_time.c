@@ -343,14 +343,7 @@ static rabbet_status_t aot_geometry(const aot_preparer_t* preparer,
                                    0, device->shared_bytes, &value));
   config->sharedMemBytes = (unsigned)value;
   if (value <= AOT_STATIC_SHARED) return rabbet_ok();
-  CUcontext before = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
-  rabbet_status_t status = RABBET_CUDA(
-      device->driver, cuFuncSetAttribute,
-      (launch->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-       (int)value));
-  rabbet_cuda_leave(device, before);
-  return status;
+  return rabbet_cuda_launch_permit(device, launch->function, value);
 }
 
 static void aot_attributes(const rabbet_plugin_launch_t* from,

@@ -80,6 +80,32 @@ static bool launch_overlaps(const rabbet_cuda_device_t* device,
          atomic_load_explicit(&device->overlaps, memory_order_relaxed);
 }
 
+static rabbet_status_t launch_permit(const rabbet_cuda_device_t* device,
+                                     CUfunction function, int64_t bytes) {
+  int fixed = 0;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA(device->driver, cuFuncGetAttribute,
+                  (&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)));
+  if (bytes > device->shared_bytes - fixed)
+    return RABBET_STATUS(
+        RABBET_STATUS_INCOMPATIBLE,
+        "a kernel needs %lld bytes of shared memory in a block; this GPU has "
+        "%d: build the plan for it",
+        (long long)bytes + fixed, device->shared_bytes);
+  return RABBET_CUDA(device->driver, cuFuncSetAttribute,
+                     (function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                      device->shared_bytes - fixed));
+}
+
+rabbet_status_t rabbet_cuda_launch_permit(const rabbet_cuda_device_t* device,
+                                          CUfunction function, int64_t bytes) {
+  CUcontext before = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
+  rabbet_status_t status = launch_permit(device, function, bytes);
+  rabbet_cuda_leave(device, before);
+  return status;
+}
+
 rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
                                    const rabbet_cuda_launch_t* launch,
                                    void** parameters, void* stream) {

@@ -304,6 +304,40 @@ static void threads_work_together(void** state) {
   stand_in_expect_clean();
 }
 
+// Kernels of different shapes may have the same function.
+static void shared_memory_is_permitted(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  const rabbet_device_vtable_t* v = device->base.vtable;
+  rabbet_cuda_program_t* program = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
+  void *a = NULL, *out = NULL, *token = NULL;
+  put(device, NULL, 256 * sizeof(float), &a);
+  put(device, NULL, sizeof(float), &out);
+  rabbet_cuda_launch_t launch = {
+      .grid = {1, 1, 1}, .block = {256, 1, 1}, .shared_bytes = 100000};
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_function(program, "sums", &launch.function));
+  RABBET_EXPECT_OK(rabbet_cuda_launch_permit(device, launch.function, 100000));
+  RABBET_EXPECT_OK(rabbet_cuda_launch_permit(device, launch.function, 64));
+  int count = 256;
+  RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &token));
+  RABBET_EXPECT_OK(
+      rabbet_cuda_launch(device, &launch, (void*[]){&a, &out, &count}, NULL));
+  v->end_run(&device->base, token);
+  RABBET_EXPECT_OK(v->synchronize(&device->base, NULL));
+  RABBET_EXPECT_ERROR(
+      rabbet_cuda_launch_permit(device, launch.function, 1 << 20),
+      RABBET_STATUS_INCOMPATIBLE,
+      "needs 1048704 bytes of shared memory in a block; this GPU has 232448");
+  v->free(&device->base, a);
+  v->free(&device->base, out);
+  rabbet_cuda_program_release(program);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
 // ---- Artifacts in plans ----------------------------------------------------
 
 typedef struct kept_t {
@@ -873,6 +907,7 @@ int main(void) {
       cmocka_unit_test(libraries_await_programs),
       cmocka_unit_test(devices_overlap),
       cmocka_unit_test(kernels_that_do_not_wait),
+      cmocka_unit_test(shared_memory_is_permitted),
       cmocka_unit_test(errors_in_sources),
       cmocka_unit_test(everything_fails),
       cmocka_unit_test(kernels_go_wrong),

@@ -203,10 +203,8 @@ static rabbet_status_t cuda_group_normalization_program(
       "device/cuda/reduction/group_normalization.cuh"));
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(base, 0, "normalize_groups",
                                                    &kernel->function));
-  return RABBET_CUDA_INSIDE(
-      base->device, cuFuncSetAttribute,
-      (kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-       base->device->shared_bytes));
+  // How much it needs only shapes tell.
+  return rabbet_cuda_launch_permit(base->device, kernel->function, 0);
 }
 
 // ---- Preparing -------------------------------------------------------------

@@ -482,10 +482,8 @@ static rabbet_status_t weight_only_permit(const weight_only_kernel_t* kernel,
                                           const weight_only_form_t* form) {
   CUfunction functions[] = {form->wide, form->single};
   for (int i = 0; i < 2; ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(
-        kernel->node.device, cuFuncSetAttribute,
-        (functions[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-         (int)form->shared)));
+    RABBET_RETURN_IF_ERROR(rabbet_cuda_launch_permit(
+        kernel->node.device, functions[i], form->shared));
   return rabbet_ok();
 }
 
