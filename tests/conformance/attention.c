@@ -379,6 +379,82 @@ static void attention_staged(conformance_t* t) {
       share, masked_by_tiles);
 }
 
+// Attention within windows of images, a product of rank 5 or 6. Axes of
+// windows, rows and heads follow each other in any order, so that three of them
+// before rows may be axes of their own, and a mask has any of them.
+static void attention_windows(conformance_t* t) {
+  static const int64_t rows[] = {1, 9, 16, 49, 70};
+  static const int64_t widths[] = {8, 24, 32, 64};
+  kernel_case_t* c = &t->c;
+  const int64_t n = conformance_one_of(t, rows, 5);
+  const int64_t d = conformance_one_of(t, widths, 4);
+  int32_t deep = conformance_chance(t, 3), rank = 5 + deep;
+  int64_t extents[RABBET_MAX_RANK] = {0}, shape[RABBET_MAX_RANK];
+  int64_t order[RABBET_MAX_RANK], back[RABBET_MAX_RANK];
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->low = -1;
+  c->high = 1;
+  c->tf32 = true;
+  c->tolerance = c->dtype == RABBET_DTYPE_BF16   ? 1e-2
+                 : c->dtype == RABBET_DTYPE_HALF ? 1e-3
+                                                 : 3e-3;
+  for (int32_t i = 0; i < rank - 2; ++i)
+    extents[i] = 1 + conformance_random(t, 3);
+  if (deep) extents[0] = 1;  // three axes before rows are the most
+  extents[rank - 2] = n;
+  extents[rank - 1] = d;
+  // How the packed product lies: [images, ..., heads, columns].
+  for (int32_t i = 0; i < rank; ++i)
+    order[i] = i;
+  for (int32_t i = rank - 2; i > 1; --i) {
+    int64_t k = 1 + conformance_random(t, i), other = order[k];
+    order[k] = order[i];
+    order[i] = other;
+  }
+  for (int32_t i = 0; i < rank; ++i) {
+    shape[i] = extents[order[i]];
+    back[order[i]] = i;
+  }
+  rabbet_dims_t packed = {.rank = rank - 1};
+  memcpy(packed.d, shape, (size_t)(rank - 1) * sizeof(*shape));
+  packed.d[rank - 2] *= 3 * d;
+  const int64_t size = shape[rank - 2] * d, step = 1, axis = rank - 2;
+  int32_t x = kernel_case_input(c, packed, false), factors[3];
+  for (int64_t i = 0; i < 3; ++i) {
+    const int64_t start = i * size;
+    rabbet_attr_t sliced[] = {conformance_ints(t, "start", &start, 1),
+                              conformance_ints(t, "shape", &size, 1),
+                              conformance_ints(t, "stride", &step, 1),
+                              conformance_ints(t, "axes", &axis, 1)};
+    rabbet_attr_t moved[] = {
+        conformance_ints(t, "reshape_dims", shape, (size_t)rank),
+        conformance_ints(t, "second_transpose", back, (size_t)rank)};
+    factors[i] = kernel_case_op(c, "slice", sliced, 4, &x, 1);
+    factors[i] = kernel_case_op(c, "shuffle", moved, 2, &factors[i], 1);
+  }
+  rabbet_attr_t turned[] = {conformance_int(t, "op0", 0),
+                            conformance_int(t, "op1", 1)};
+  rabbet_attr_t last_axis[] = {conformance_int(t, "axes", 1 << (rank - 1))};
+  rabbet_attr_t plain[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", 0)};
+  int32_t y = kernel_case_op(c, "matrix_multiply", turned, 2, factors, 2);
+  if (conformance_chance(t, 2)) {
+    rabbet_dims_t dims = c->values[y].dims;
+    for (int32_t i = 0; i < rank - 2; ++i)
+      if (conformance_chance(t, 2)) dims.d[i] = 1;
+    y = binary(t, RABBET_ELEMENTWISE_SUM, y, kernel_case_input(c, dims, false));
+  }
+  y = kernel_case_op(c, "softmax", last_axis, 1, &y, 1);
+  int32_t pair[] = {y, factors[2]};
+  y = kernel_case_op(c, "matrix_multiply", plain, 2, pair, 2);
+  if (conformance_chance(t, 3)) {
+    rabbet_attr_t attrs[] = {
+        conformance_ints(t, "first_transpose", order, (size_t)rank)};
+    y = kernel_case_op(c, "shuffle", attrs, 1, &y, 1);
+  }
+  kernel_case_output(c, y);
+}
+
 static void attention(conformance_t* t) {
   attention_with(t, ANY_MASKS);
 }
@@ -471,6 +547,7 @@ const conformance_family_t conformance_attention[] = {
     {"attention_places", 12, attention_places},
     {"attention_shared", 8, attention_shared},
     {"attention_staged", 12, attention_staged},
+    {"attention_windows", 12, attention_windows},
     {"moe", 60, moe},
     {0},
 };

@@ -153,6 +153,7 @@ static const struct {
     {"cpu", "attention_places", CONFORMANCE_NEVER, "the same"},
     {"cpu", "attention_shared", CONFORMANCE_NEVER, "the same"},
     {"cpu", "attention_staged", CONFORMANCE_NEVER, "the same"},
+    {"cpu", "attention_windows", CONFORMANCE_NEVER, "the same"},
     {"cpu", "joint_products", CONFORMANCE_NEVER, "the same"},
     {"cpu", "weight_only_normalized", CONFORMANCE_NEVER, "the same"},
     {"cpu", "normalization_activated", CONFORMANCE_NEVER,

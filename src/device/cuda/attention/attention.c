@@ -75,7 +75,9 @@ static bool attention_shapes(const rabbet_group_t* group,
                              const rabbet_dims_t* dims,
                              attention_shapes_t* out) {
   rabbet_attention_views_t views;
-  if (!rabbet_attention_views(group, a, dims, NULL, &views)) return false;
+  if (!rabbet_attention_views(group, a, dims, NULL, &views) ||
+      views.outside > 1)
+    return false;
   attention_join_heads(&views.k);
   attention_join_heads(&views.v);
   if (!attention_is_supported(&views)) return false;
@@ -298,6 +300,9 @@ rabbet_status_t rabbet_attention_offer(const rabbet_propose_t* propose,
                  attention_may_offer(propose, &a, dims, kind);
   rabbet_free(allocator, dims);
   if (!matches) return rabbet_ok();
+  bool holds = true, outside = false;
+  RABBET_RETURN_IF_ERROR(rabbet_attention_holds(propose, &a, &holds, &outside));
+  if (!holds || outside) return rabbet_ok();
   return rabbet_cudnn_offer_linear(
       propose, sink, kernel, group->values[a.q.value].dtype, attention_can, -1);
 }

@@ -578,14 +578,18 @@ extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS * KEY_WARPS)
   uint32_t key_warp = warp % KEY_WARPS, row_warp = warp / KEY_WARPS;
   uint32_t part = blockIdx.x % SPLITS;
   uint32_t row = (blockIdx.x / SPLITS * ROW_WARPS + row_warp) * 16 + g;
-  int64_t head = blockIdx.y, batch = blockIdx.z;
+  int64_t head = blockIdx.y, batch = blockIdx.z, outside = 0;
   int64_t first = SHARED ? head * p.share : head;  // of the queries
-  q += batch * p.q[0] + first * p.q[1];
-  k += batch * p.k[0] + head * p.k[1];
-  v += batch * p.v[0] + head * p.v[1];
-  y += batch * p.y[0] + first * p.y[1];
+  if (p.batches > 0) {
+    outside = blockIdx.z / p.batches;
+    batch = blockIdx.z % p.batches;
+  }
+  q += outside * p.outside[0] + batch * p.q[0] + first * p.q[1];
+  k += outside * p.outside[1] + batch * p.k[0] + head * p.k[1];
+  v += outside * p.outside[2] + batch * p.v[0] + head * p.v[1];
+  y += outside * p.outside[3] + batch * p.y[0] + first * p.y[1];
 #ifdef MASK
-  mask += batch * p.mask[0] + first * p.mask[1];
+  mask += outside * p.outside[4] + batch * p.mask[0] + first * p.mask[1];
 #endif
   uint32_t key = (part * KEY_WARPS + key_warp) * TILE;
 #if SPLITS > 1 && !BAND

@@ -52,11 +52,16 @@ typedef struct rabbet_attention_view_t {
   int64_t dims[4], strides[4];
   int64_t share;
   int64_t offset;
+  int64_t outside;  // the stride of the axis outside of the batch
 } rabbet_attention_view_t;
 
+// Of a product of higher rank, axes before the rows that continue each other in
+// every tensor are one. Windows of images are three then: images, heads and
+// windows.
 typedef struct rabbet_attention_views_t {
   rabbet_attention_view_t q, k, v, y;  // k: as many rows as q has columns
   rabbet_attention_view_t mask;        // broadcast axes have stride 0
+  int64_t outside;  // the extent of the axis outside of the batch; mostly 1
 } rabbet_attention_views_t;
 
 // False if the group is not an attention. `dims` is indexed by value number.
@@ -70,6 +75,13 @@ bool rabbet_attention_views(const rabbet_group_t* group,
                             const rabbet_dims_t* dims,
                             const int64_t* const* host_values,
                             rabbet_attention_views_t* out_views);
+
+// Of a product of rank 5 or more: whether the tensors have views at the largest
+// shapes, too, which may not join axes that these join, and whether the batch
+// then has an axis outside of it.
+rabbet_status_t rabbet_attention_holds(const rabbet_propose_t* propose,
+                                       const rabbet_attention_t* attention,
+                                       bool* out_holds, bool* out_outside);
 
 // Whether the mask is a constant or a band, the same for all heads, that hides
 // every key behind its query's place and nothing else. False where the

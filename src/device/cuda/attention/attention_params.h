@@ -7,6 +7,10 @@
 // each other; the mask's have a stride of their own, and any may be 0.
 typedef struct attend_t {
   int64_t q[3], k[3], v[3], y[3], mask[4];
+  // Strides of the axis outside of the batch for q, k, v, y and the mask. The
+  // batch has so many entries; 0: there is no such axis.
+  int64_t outside[5];
+  uint32_t batches;
   // Rows are those of all heads that share keys: row r is query r / share of
   // head r % share; in staged.cu, those of a head. k and v have strides of
   // distinct heads.

@@ -45,7 +45,7 @@ bool rabbet_attention_staged_wanted(const rabbet_cuda_device_t* device,
                                     const rabbet_attention_views_t* views) {
   enum { FEW = 16 };
   int64_t rows = views->y.dims[2];
-  int64_t pairs = views->y.dims[0] * views->y.dims[1] *
+  int64_t pairs = views->outside * views->y.dims[0] * views->y.dims[1] *
                   rabbet_ceildiv(rows, (int64_t)(2 * GROUP_ROWS));
   return rows > FEW && views->k.dims[2] > FEW && staged_suits(device, staged) &&
          rows > staged_rows(staged) - GROUP_ROWS &&
@@ -78,7 +78,7 @@ size_t rabbet_attention_staged_launch(const rabbet_attention_staged_t* staged,
   int64_t keys = rabbet_ceildiv((int64_t)p->keys, (int64_t)staged->keys);
   attend->grid[0] = (unsigned)views->y.dims[1];
   attend->grid[1] = (unsigned)rows;
-  attend->grid[2] = (unsigned)views->y.dims[0];
+  attend->grid[2] = (unsigned)(views->outside * views->y.dims[0]);
   attend->block[0] = (unsigned)(GROUP_THREADS * (staged->groups + 1));
   attend->block[1] = attend->block[2] = 1;
   attend->shared_bytes = (unsigned)staged_shared(staged);

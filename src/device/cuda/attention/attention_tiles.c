@@ -97,7 +97,8 @@ typedef struct cuda_attention_tiles_state_t {
 // Columns are contiguous, and rows are aligned to vectors.
 static bool tiles_is_even(const rabbet_attention_view_t* view, int64_t size,
                           int64_t width) {
-  bool even = view->offset * size % ALIGNMENT == 0;
+  bool even = view->offset * size % ALIGNMENT == 0 &&
+              view->outside * size % ALIGNMENT == 0;
   for (int i = 0; i < 3; ++i)
     even = even &&
            (view->dims[i] == 1 || view->strides[i] * size % ALIGNMENT == 0);
@@ -172,6 +173,7 @@ typedef struct tiles_offer_t {
   rabbet_attention_t attention;
   rabbet_attention_views_t views;
   const rabbet_dims_t* dims;
+  bool outside;  // the largest batch has an axis outside of it
 } tiles_offer_t;
 
 // Shared memory of a block, in bytes: for the results that its warps combine,
@@ -195,7 +197,8 @@ static bool tiles_can_split(const rabbet_cuda_device_t* device, int splits,
   enum { MOST_BLOCKS = 4 };
   int64_t share = rabbet_max_i64(1, tiles_share(views));
   int64_t rows = rabbet_ceildiv(views->y.dims[2] * share, (int64_t)TILE_ROWS);
-  int64_t clusters = views->y.dims[0] * views->y.dims[1] / share * rows;
+  int64_t clusters =
+      views->outside * views->y.dims[0] * views->y.dims[1] / share * rows;
   return device->major >= CLUSTER_MAJOR && splits <= MOST_CLUSTER &&
          clusters > 0 && tiles_padded(views->q.dims[3]) % (2 * splits) == 0 &&
          views->k.dims[2] > keys * (splits / 2) &&
@@ -248,6 +251,11 @@ static rabbet_attention_staged_t tiles_staged(const tiles_tactic_t* tactic,
       .width = width, .groups = tactic->groups, .keys = tactic->keys};
 }
 
+// The survey of a mask has two axes before rows.
+static bool tiles_surveys(const rabbet_attention_t* a, bool outside) {
+  return a->mask < 0 || !outside;
+}
+
 static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
                             const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
                             const tiles_offer_t* offer) {
@@ -257,7 +265,8 @@ static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
   if (!tiles_has_width(tactic, width, rabbet_dtype_bits(dtype) / 8))
     return false;
   return tactic->groups > 0
-             ? rabbet_attention_staged_wanted(device, &staged, views)
+             ? tiles_surveys(&offer->attention, offer->outside) &&
+                   rabbet_attention_staged_wanted(device, &staged, views)
              : tiles_reads_shared(offer, dtype) &&
                    tiles_fills_warps(device, tactic, dtype, views);
 }
@@ -345,9 +354,13 @@ static rabbet_status_t cuda_attention_tiles_propose(
       rabbet_group_opt_dims(group, propose->allocator, &dims));
   offer.dims = dims;
   rabbet_status_t status = rabbet_ok();
-  if (rabbet_attention_match(group, dims, &offer.attention) &&
-      (!offer.attention.band.exists || offer.attention.band.known) &&
-      tiles_is_constant_width(group, &offer.attention))
+  bool fits = rabbet_attention_match(group, dims, &offer.attention) &&
+              (!offer.attention.band.exists || offer.attention.band.known) &&
+              tiles_is_constant_width(group, &offer.attention);
+  if (fits)
+    status = rabbet_attention_holds(propose, &offer.attention, &fits,
+                                    &offer.outside);
+  if (rabbet_is_ok(status) && fits)
     status = rabbet_proposal_make(propose, sink, &rabbet_cuda_attention_tiles,
                                   &offer, cuda_attention_tiles_body);
   rabbet_free(propose->allocator, dims);
@@ -494,6 +507,15 @@ static void tiles_strides(const rabbet_attention_view_t* view, int64_t* out) {
     out[i] = view->dims[i] == 1 ? 0 : view->strides[i];
 }
 
+static void tiles_outside(const rabbet_attention_views_t* views,
+                          attend_t* out) {
+  const rabbet_attention_view_t* all[] = {&views->q, &views->k, &views->v,
+                                          &views->y, &views->mask};
+  for (int i = 0; i < 5; ++i)
+    out->outside[i] = all[i]->outside;
+  out->batches = views->outside > 1 ? (uint32_t)views->y.dims[0] : 0;
+}
+
 // Whether hidden keys have no weight in any row: rows keep others, or what
 // hides them is infinite.
 static bool tiles_leaves_out(const rabbet_attention_t* a,
@@ -534,6 +556,7 @@ static size_t tiles_fill(const tiles_kernel_t* kernel,
   tiles_strides(&views->v, p->v);
   tiles_strides(&views->y, p->y);
   memcpy(p->mask, views->mask.strides, sizeof(p->mask));
+  tiles_outside(views, p);
   bool staged = tactic->groups > 0;
   int64_t share = tiles_share(views);
   int64_t rows = views->y.dims[2] * (staged ? 1 : share);
@@ -560,7 +583,7 @@ static size_t tiles_fill(const tiles_kernel_t* kernel,
       .function = kernel->function,
       .grid = {(unsigned)(tiles * tactic->splits),
                (unsigned)(views->y.dims[1] / share),
-               (unsigned)views->y.dims[0]},
+               (unsigned)(views->outside * views->y.dims[0])},
       .block = {(unsigned)(32 * tactic->rows * tactic->keys), 1, 1},
       .shared_bytes = split ? (unsigned)tiles_shared(tactic, kernel->width) : 0,
       .cluster = split ? (unsigned)tactic->splits : 0};
@@ -582,11 +605,12 @@ static bool tiles_counts(const tiles_kernel_t* kernel,
                          const rabbet_attention_views_t* views) {
   enum { MOST_GRID = 65535 };
   int64_t heads = views->y.dims[1], rows = views->y.dims[2];
-  if (views->y.dims[0] > MOST_GRID ||
+  if (views->y.dims[0] > MOST_GRID / views->outside ||
       views->k.dims[2] > INT32_MAX - 8 * TILE_KEYS)
     return false;
   if (kernel->tactic->groups == 0)
     return heads <= MOST_GRID && rows <= INT32_MAX / (16 * tiles_share(views));
+  if (!tiles_surveys(&kernel->attention, views->outside > 1)) return false;
   // The bytes of the survey, too, are counted in 32 bits.
   int64_t masks =
       kernel->at[3] < 0 ? 0 : views->mask.dims[0] * views->mask.dims[1];

@@ -534,14 +534,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   uint32_t lane = threadIdx.x % 32;
   // The last rows, which may keep the most keys, come first.
   uint32_t tile = gridDim.y - 1 - blockIdx.y, row = tile * ROWS;
-  int64_t head = blockIdx.x, batch = blockIdx.z;
+  int64_t head = blockIdx.x, batch = blockIdx.z, outside = 0;
+  if (p.batches > 0) {
+    outside = blockIdx.z / p.batches;
+    batch = blockIdx.z % p.batches;
+  }
   rows_t rows = {
       {mask, mask}, row + threadIdx.x / 32 * 16 + lane / 4, lane % 4};
   if (threadIdx.x == 0) count_stages(stages);
-  q += batch * p.q[0] + head * p.q[1];
-  k += batch * p.k[0] + head / p.share * p.k[1];
-  v += batch * p.v[0] + head / p.share * p.v[1];
-  y += batch * p.y[0] + head * p.y[1];
+  q += outside * p.outside[0] + batch * p.q[0] + head * p.q[1];
+  k += outside * p.outside[1] + batch * p.k[0] + head / p.share * p.k[1];
+  v += outside * p.outside[2] + batch * p.v[0] + head / p.share * p.v[1];
+  y += outside * p.outside[3] + batch * p.y[0] + head * p.y[1];
 #ifdef MASK
   survey += batch * p.survey[0] + head * p.survey[1] + tile * p.survey[2];
 #pragma unroll
