@@ -99,6 +99,7 @@ static const struct {
     {"shapes", rabbet_pass_shapes},
     {"simplify", rabbet_pass_simplify},
     {"common subexpressions", rabbet_pass_common_subexpressions},
+    {"attention shapes", rabbet_pass_attention_shapes},
     {"simplify", rabbet_pass_simplify},
     {"fold", rabbet_pass_fold},
     {"packed rotations", rabbet_pass_packed_rotations},

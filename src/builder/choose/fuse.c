@@ -214,21 +214,35 @@ static size_t attention_chain(const rabbet_ir_t* ir,
   return taken;
 }
 
-// The transpose that is the only reader of the node's result, or NULL.
-static rabbet_ir_node_t* attention_turn_after(const rabbet_ir_t* ir,
-                                              const rabbet_ir_node_t* node) {
+// The transpose or reshape that is the only reader of the node's result, or
+// NULL.
+static rabbet_ir_node_t* attention_after(const rabbet_ir_t* ir,
+                                         const rabbet_ir_node_t* node) {
   const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
   if (value->uses != 1 || rabbet_fuse_is_exit(ir, node)) return NULL;
   for (size_t i = (size_t)node->index + 1; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* reader = ir->nodes.data[i];
     if (reader->input_count > 0 && reader->inputs[0] == value->id)
       return rabbet_op_is(reader->op, RABBET_OP_SHUFFLE) &&
-                     rabbet_fuse_is_move(ir, reader) &&
-                     !rabbet_ir_is_view(ir, reader)
+                     rabbet_fuse_is_move(ir, reader)
                  ? reader
                  : NULL;
   }
   return NULL;
+}
+
+// Adds the transpose after the node, and a view between the two, if there is
+// one. Returns how many nodes were added.
+static size_t attention_turns_after(const rabbet_ir_t* ir,
+                                    const rabbet_ir_node_t* node,
+                                    rabbet_ir_node_t** nodes) {
+  size_t count = 0;
+  for (; count < RABBET_FUSE_AFTER_MAX; node = nodes[count++]) {
+    nodes[count] = attention_after(ir, node);
+    if (!nodes[count]) return 0;
+    if (!rabbet_ir_is_view(ir, nodes[count])) return count + 1;
+  }
+  return 0;
 }
 
 // Whether the node compares, joins comparisons, or chooses numbers by one.
@@ -317,9 +331,8 @@ static size_t attention_add_turns(const rabbet_ir_t* ir,
   count += attention_chain(ir, first, 0, scaled, nodes + count);
   count += attention_chain(ir, first, 1, scaled, nodes + count);
   count += attention_chain(ir, last, 1, plain, nodes + count);
-  rabbet_ir_node_t* after =
-      reach < RABBET_FUSE_TURNS ? NULL : attention_turn_after(ir, last);
-  if (after) nodes[count++] = after;
+  if (reach >= RABBET_FUSE_TURNS)
+    count += attention_turns_after(ir, last, nodes + count);
   assert(count <= RABBET_FUSE_ATTENTION_MAX);
   attention_sort(nodes, count);
   for (size_t i = 1; i < count; ++i)

@@ -67,10 +67,14 @@ rabbet_fuse_reach(const rabbet_build_t* build);
 // of: in narrow types and in TF32. Elsewhere what is made for it would cost.
 RABBET_PRIVATE_API bool rabbet_fuse_wants_attention(
     const rabbet_build_t* build, const rabbet_ir_node_t* node);
-// The most nodes before one input: movements, scales.
-enum { RABBET_FUSE_CHAIN_MAX = 4, RABBET_FUSE_SCALES_MAX = 2 };
+// The most nodes before one input, movements and scales; and after the result.
+enum {
+  RABBET_FUSE_CHAIN_MAX = 4,
+  RABBET_FUSE_SCALES_MAX = 2,
+  RABBET_FUSE_AFTER_MAX = 2
+};
 enum { RABBET_FUSE_MASK_MAX = 6 };
-enum { RABBET_FUSE_ATTENTION_MAX = 28 + RABBET_FUSE_MASK_MAX };
+enum { RABBET_FUSE_ATTENTION_MAX = 29 + RABBET_FUSE_MASK_MAX };
 RABBET_PRIVATE_API size_t rabbet_fuse_attention(
     const rabbet_ir_t* ir, rabbet_ir_node_t* last, rabbet_fuse_reach_t reach,
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);

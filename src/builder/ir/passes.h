@@ -24,6 +24,10 @@ rabbet_pass_packed_rotations(rabbet_build_t* build);
 // (attention_parts.c).
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_pass_attention_parts(rabbet_build_t* build);
+// Scores of an attention have one shape between its products, for such devices
+// (attention_shapes.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_attention_shapes(rabbet_build_t* build);
 // Makes one product of those of one tensor that go into one attention, or have
 // a single row.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);

@@ -244,6 +244,14 @@ rabbet_status_t rabbet_parts_make(rabbet_build_t* build,
   return rabbet_ir_add_reshape(build, before, shape->d, shape->rank, value);
 }
 
+bool rabbet_parts_runs(rabbet_expr_graph_t* graph, const rabbet_shape_t* fine,
+                       const rabbet_shape_t* coarse, rabbet_parts_t* out,
+                       rabbet_status_t* status) {
+  parts_begin(graph, fine, out);
+  int count = out->count;
+  return parts_reshape(out, coarse, status) && out->count == count;
+}
+
 bool rabbet_parts_read(const rabbet_ir_t* ir, const rabbet_parts_chain_t* chain,
                        int first, rabbet_parts_t* out,
                        rabbet_status_t* status) {

@@ -45,6 +45,13 @@ RABBET_PRIVATE_API bool rabbet_parts_read(const rabbet_ir_t* ir,
                                           const rabbet_parts_chain_t* chain,
                                           int first, rabbet_parts_t* out,
                                           rabbet_status_t* status);
+// Whether each axis of the coarser shape is a run of axes of the finer one, as a
+// reshape joins them: ends of runs in atoms, whose `source` are axes.
+RABBET_PRIVATE_API bool rabbet_parts_runs(rabbet_expr_graph_t* graph,
+                                          const rabbet_shape_t* fine,
+                                          const rabbet_shape_t* coarse,
+                                          rabbet_parts_t* out,
+                                          rabbet_status_t* status);
 // Makes the tensor of this shape after the moves of `*value`: a slice, then
 // views and a transpose.
 RABBET_PRIVATE_API rabbet_status_t

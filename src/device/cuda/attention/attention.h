@@ -13,8 +13,8 @@ enum { RABBET_ATTENTION_TURNS = 4 };
 // the value that the product reads or writes.
 typedef struct rabbet_attention_tensor_t {
   int32_t value, seen;
-  // The nodes between the two, in order of execution. Factors among them are
-  // part of `scale`.
+  // The nodes between the two, from `value` on. Factors among them are part of
+  // `scale`.
   const rabbet_group_node_t* turns[RABBET_ATTENTION_TURNS];
   int turn_count;
   bool turned;  // the product reads it with TRANSPOSE

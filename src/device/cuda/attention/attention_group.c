@@ -351,9 +351,12 @@ bool rabbet_attention_match(const rabbet_group_t* group,
   *a = (rabbet_attention_t){.mask = -1, .scale = 1};
   if (group->node_count < 3 || group->output_count != 1) return false;
   a->y.value = a->y.seen = group->outputs[0];
-  a->y.turns[0] = attention_made_by(group, a->y.value, RABBET_OP_SHUFFLE, a);
-  a->y.turn_count = a->y.turns[0] != NULL;
-  if (a->y.turns[0]) a->y.seen = a->y.turns[0]->inputs[0];
+  const rabbet_group_node_t* turn = NULL;
+  while (a->y.turn_count < RABBET_ATTENTION_TURNS &&
+         (turn = attention_made_by(group, a->y.seen, RABBET_OP_SHUFFLE, a))) {
+    a->y.turns[a->y.turn_count++] = turn;
+    a->y.seen = turn->inputs[0];
+  }
   const rabbet_group_node_t* last =
       attention_made_by(group, a->y.seen, RABBET_OP_MATRIX_MULTIPLY, a);
   if (!attention_is_plain(last) || !attention_operand(group, last, 1, a, &a->v))

@@ -343,15 +343,18 @@ static bool attention_input(const rabbet_group_t* group,
 // view of the output.
 static bool attention_output(const rabbet_attention_tensor_t* tensor,
                              const rabbet_dims_t* dims, view_t* out) {
-  view_t between = {.dims = dims[tensor->seen]};
-  assert(tensor->turn_count <= 1 && !tensor->turned);
+  assert(!tensor->turned);
   view_dense(&dims[tensor->value], out);
-  const rabbet_group_node_t* turn = tensor->turns[0];
-  return tensor->turn_count == 0 ||
-         (view_permute(turn, "second_transpose", true, out) &&
-          view_permute(turn, "first_transpose", false, &between) &&
-          view_reshape(&between.dims, out) &&
-          view_permute(turn, "first_transpose", true, out));
+  for (int i = 0; i < tensor->turn_count; ++i) {
+    const rabbet_group_node_t* turn = tensor->turns[i];
+    view_t between = {.dims = dims[turn->inputs[0]]};
+    if (!view_permute(turn, "second_transpose", true, out) ||
+        !view_permute(turn, "first_transpose", false, &between) ||
+        !view_reshape(&between.dims, out) ||
+        !view_permute(turn, "first_transpose", true, out))
+      return false;
+  }
+  return true;
 }
 
 // Axes that the mask broadcasts have stride 0.

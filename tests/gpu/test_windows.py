@@ -1,0 +1,147 @@
+"""Attention whose scores change their shape on the way: windows with masks, einsum, and
+temperatures of heads. Each is one kernel, and equals ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import pytest
+import rabbet
+from onnx import TensorProto
+
+from . import cuda_driver
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+WINDOWS, HEADS, ROWS, WIDTH = 4, 2, 16, 8
+ALL = HEADS * WIDTH
+Nodes = list[onnx.NodeProto]
+
+
+class Graph:
+    """x [n, windows, rows, channels] to attention's result of that shape."""
+
+    def __init__(self) -> None:
+        self.nodes: Nodes = []
+        self.inits: dict[str, Any] = {}
+        self.random = np.random.default_rng(3)
+        self.weight("packed", ALL, 3 * ALL)
+        self.add("MatMul", ["x", "packed"], "qkv")
+
+    def weight(self, name: str, *shape: int) -> str:
+        self.inits[name] = self.random.standard_normal(shape, np.float32) / 3
+        return name
+
+    def ints(self, name: str, *numbers: int) -> str:
+        self.inits[name] = np.array(numbers, np.int64)
+        return name
+
+    def add(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        self.nodes.append(oh.make_node(kind, inputs, [output], **attributes))
+        return output
+
+    def reshape(self, x: str, output: str, *shape: int) -> str:
+        return self.add("Reshape", [x, self.ints(f"{output}.shape", *shape)], output)
+
+    def factors(self, *shape: int, order: list[int]) -> list[str]:
+        """Queries, keys and values as parts of one product, with these axes."""
+        self.add("Split", ["qkv"], "parts", axis=-1, num_outputs=3)
+        self.nodes[-1].output[:] = [f"part{i}" for i in range(3)]
+        return [
+            self.add("Transpose", [self.reshape(f"part{i}", f"wide{i}", *shape)], f"f{i}",
+                     perm=order)
+            for i in range(3)
+        ]  # fmt: skip
+
+    def model(self) -> onnx.ModelProto:
+        shape = ["n", WINDOWS, ROWS, ALL]
+        graph = oh.make_graph(
+            self.nodes, "windows",
+            [oh.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [oh.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [onnx.numpy_helper.from_array(v, k) for k, v in self.inits.items()],
+        )  # fmt: skip
+        return oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=9)
+
+
+def masked_windows(cosine: bool = False) -> onnx.ModelProto:
+    """As Swin: windows are a batch, and scores are reshaped for the mask of shifted windows.
+    `cosine`: as its second version, whose scores have a temperature for each head."""
+    g = Graph()
+    q, k, v = g.factors(-1, ROWS, HEADS, WIDTH, order=[0, 2, 1, 3])
+    if cosine:
+        for name in (q, k):
+            g.add("LpNormalization", [name], f"{name}.unit", axis=-1, p=2)
+        q, k = f"{q}.unit", f"{k}.unit"
+        g.inits["temperature"] = np.float32([10, 20]).reshape(1, HEADS, 1, 1)
+    else:
+        g.inits["scale"] = np.float32(WIDTH**-0.5)
+        q = g.add("Mul", [q, "scale"], "scaled")
+    scores = g.add("MatMul", [q, g.add("Transpose", [k], "kt", perm=[0, 1, 3, 2])], "scores")
+    if cosine:
+        scores = g.add("Mul", [scores, "temperature"], "warm")
+    scores = g.add("Add", [scores, g.weight("bias", 1, HEADS, ROWS, ROWS)], "biased")
+    mask = np.where(g.random.random((1, WINDOWS, 1, ROWS, ROWS)) < 0.3, -100, 0)
+    g.inits["mask"] = mask.astype(np.float32)
+    g.reshape(scores, "by window", -1, WINDOWS, HEADS, ROWS, ROWS)
+    g.add("Add", ["by window", "mask"], "masked")
+    g.reshape("masked", "flat", -1, HEADS, ROWS, ROWS)
+    g.add("Softmax", ["flat"], "weights", axis=-1)
+    g.add("MatMul", ["weights", v], "mixed")
+    g.add("Transpose", ["mixed"], "together", perm=[0, 2, 1, 3])
+    g.reshape("together", "y", -1, WINDOWS, ROWS, ALL)
+    return g.model()
+
+
+def einsum_windows() -> onnx.ModelProto:
+    """As MaxViT: products of rank 3, as einsum is exported, and a bias of rank 5."""
+    g = Graph()
+    q, k, v = g.factors(-1, WINDOWS, ROWS, HEADS, WIDTH, order=[0, 1, 3, 2, 4])
+    g.inits["scale"] = np.float32(WIDTH**-0.5)
+    k = g.add("Mul", [k, "scale"], "scaled")
+    q = g.reshape(q, "q3", -1, ROWS, WIDTH)
+    k = g.add("Transpose", [g.reshape(k, "k3", -1, ROWS, WIDTH)], "kt", perm=[0, 2, 1])
+    g.add("MatMul", [q, k], "scores3")
+    scores = g.reshape("scores3", "scores", -1, WINDOWS, HEADS, ROWS, ROWS)
+    g.add("Add", [scores, g.weight("bias", 1, 1, HEADS, ROWS, ROWS)], "biased")
+    g.add("Softmax", ["biased"], "weights", axis=-1)
+    g.reshape("weights", "weights3", -1, ROWS, ROWS)
+    g.add("MatMul", ["weights3", g.reshape(v, "v3", -1, ROWS, WIDTH)], "mixed3")
+    g.reshape("mixed3", "mixed", -1, WINDOWS, HEADS, ROWS, WIDTH)
+    g.add("Transpose", ["mixed"], "together", perm=[0, 1, 3, 2, 4])
+    g.reshape("together", "y", -1, WINDOWS, ROWS, ALL)
+    return g.model()
+
+
+MODELS = {
+    "masked": masked_windows(),
+    "cosine": masked_windows(cosine=True),
+    "einsum": einsum_windows(),
+}
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_against_onnxruntime(kind: str, fixed: bool) -> None:
+    import onnxruntime
+
+    model = MODELS[kind].SerializeToString()
+    least, most = (2, 2) if fixed else (1, 3)
+    shapes = {"x": tuple((n, WINDOWS, ROWS, ALL) for n in (least, 2, most))}
+    built = rabbet.compile(
+        model, device="cuda", fp16=True, optimization_level=0, shapes=shapes
+    )
+    kernels = [step["kernel"] for step in json.loads(built.report_json)["steps"]]
+    assert "cuda.attention.tiles" in kernels
+    assert "cuda.softmax" not in kernels
+    session = onnxruntime.InferenceSession(model)
+    random = np.random.default_rng(1)
+    for n in {least, 2, most}:
+        x = random.standard_normal((n, WINDOWS, ROWS, ALL), np.float32)
+        expected = np.asarray(session.run(["y"], {"x": x})[0])
+        np.testing.assert_allclose(np.asarray(built(x)), expected, atol=2e-2)
