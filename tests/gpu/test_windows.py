@@ -118,10 +118,35 @@ def einsum_windows() -> onnx.ModelProto:
     return g.model()
 
 
+def places() -> onnx.ModelProto:
+    """As SAM: what depends on a key's row and on its column is added to scores that have
+    both as axes."""
+    g = Graph()
+    side = int(ROWS**0.5)
+    q, k, v = g.factors(-1, ROWS, HEADS, WIDTH, order=[0, 2, 1, 3])
+    g.inits["scale"] = np.float32(WIDTH**-0.5)
+    g.add("Mul", [q, "scale"], "scaled")
+    g.add("MatMul", ["scaled", g.add("Transpose", [k], "kt", perm=[0, 1, 3, 2])], "scores")
+    g.reshape("scores", "by place", -1, HEADS, ROWS, side, side)
+    value = "by place"
+    for i, axis in enumerate((4, 3)):
+        g.add("MatMul", [q, g.weight(f"table{i}", WIDTH, side)], f"term{i}")
+        g.ints(f"axis{i}", axis)
+        g.add("Unsqueeze", [f"term{i}", f"axis{i}"], f"wide term{i}")
+        value = g.add("Add", [value, f"wide term{i}"], f"sum{i}")
+    g.reshape(value, "flat", -1, HEADS, ROWS, ROWS)
+    g.add("Softmax", ["flat"], "weights", axis=-1)
+    g.add("MatMul", ["weights", v], "mixed")
+    g.add("Transpose", ["mixed"], "together", perm=[0, 2, 1, 3])
+    g.reshape("together", "y", -1, WINDOWS, ROWS, ALL)
+    return g.model()
+
+
 MODELS = {
     "masked": masked_windows(),
     "cosine": masked_windows(cosine=True),
     "einsum": einsum_windows(),
+    "places": places(),
 }
 
 

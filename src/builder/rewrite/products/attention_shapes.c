@@ -144,6 +144,78 @@ static bool scores_after(scores_t* s) {
   return false;
 }
 
+// ---- Masks of two axes of places --------------------------------------------
+
+// SAM and MViT add what depends on a key's row and on its column to scores that
+// are reshaped to have both axes: the sum of such terms, reshaped, is a mask.
+enum { PLACES_TERMS = 4 };
+typedef struct places_t {
+  const rabbet_ir_value_t* scores;
+  rabbet_shape_t shape;  // with axes of rows and columns
+  const rabbet_ir_value_t* terms[PLACES_TERMS];
+  int count;
+} places_t;
+
+static bool places_is_reshape(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* node) {
+  return node && rabbet_op_is(node->op, RABBET_OP_SHUFFLE) &&
+         rabbet_fuse_is_move(ir, node) && rabbet_ir_is_view(ir, node);
+}
+
+static bool places_find(const rabbet_ir_t* ir, const rabbet_ir_node_t* end,
+                        places_t* out) {
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, end, 0);
+  out->shape = value->shape;
+  for (out->count = 0;;) {
+    rabbet_ir_node_t* maker = scores_maker(ir, value);
+    if (places_is_reshape(ir, maker)) {
+      out->scores = rabbet_ir_input(ir, maker, 0);
+      return out->count > 0 &&
+             rabbet_ir_shape_equal(&out->scores->shape,
+                                   &rabbet_ir_output(ir, end, 0)->shape);
+    }
+    if (!maker || out->count == PLACES_TERMS ||
+        !rabbet_op_is(maker->op, RABBET_OP_ELEMENTWISE) ||
+        rabbet_ir_int(maker, "op") != RABBET_ELEMENTWISE_SUM)
+      return false;
+    bool second = scores_maker(ir, rabbet_ir_input(ir, maker, 0)) == NULL ||
+                  !rabbet_ir_shape_equal(
+                      &rabbet_ir_input(ir, maker, 0)->shape, &out->shape);
+    value = rabbet_ir_input(ir, maker, second ? 1 : 0);
+    out->terms[out->count++] = rabbet_ir_input(ir, maker, second ? 0 : 1);
+    if (!rabbet_ir_shape_equal(&value->shape, &out->shape)) return false;
+  }
+}
+
+static rabbet_status_t scores_binary(const scores_t* s, int64_t op,
+                                     const char* name,
+                                     const rabbet_ir_value_t* a,
+                                     const rabbet_ir_value_t* b,
+                                     const rabbet_ir_value_t** out_value);
+
+// Adds the reshaped sum of the terms to the scores that the softmax reads, if
+// they are reshaped for the terms, and the sum has all of their elements.
+static rabbet_status_t places_join(scores_t* s) {
+  rabbet_ir_node_t* end =
+      scores_maker(s->ir, rabbet_ir_input(s->ir, s->softmax, 0));
+  places_t places;
+  if (!places_is_reshape(s->ir, end) || !places_find(s->ir, end, &places))
+    return rabbet_ok();
+  const rabbet_ir_value_t *sum = places.terms[0], *value = NULL;
+  s->last = end;
+  for (int i = 1; i < places.count; ++i)
+    RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_SUM, end->name,
+                                         sum, places.terms[i], &sum));
+  if (!rabbet_ir_shape_equal(&sum->shape, &places.shape)) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(s->build, end, places.scores->shape.d,
+                            places.scores->shape.rank, &sum));
+  RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_SUM, end->name,
+                                       places.scores, sum, &value));
+  (void)rabbet_ir_bypass(s->ir, end, rabbet_ir_value(s->ir, value->id));
+  return rabbet_ok();
+}
+
 static bool scores_find(scores_t* s) {
   int32_t rank = rabbet_ir_output(s->ir, s->softmax, 0)->shape.rank;
   if (rank <= MATRIX_AXES ||
@@ -446,7 +518,11 @@ rabbet_status_t rabbet_pass_attention_shapes(rabbet_build_t* build) {
       found[count++] = ir->nodes.data[i];
   for (size_t i = 0; i < count; ++i) {
     scores_t s = {.build = build, .ir = ir, .softmax = found[i]};
-    if (s.softmax->dead || !scores_find(&s) ||
+    if (s.softmax->dead) continue;
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(places_join(&s), "joining what is added to '%s'",
+                        s.softmax->name));
+    if (!scores_find(&s) ||
         !rabbet_fuse_wants_attention(build, s.last) || !scores_choose(&s))
       continue;
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
