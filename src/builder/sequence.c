@@ -105,6 +105,7 @@ static const struct {
     {"packed rotations", rabbet_pass_packed_rotations},
     {"quantize", rabbet_pass_quantize},
     {"cached rotation", rabbet_pass_cached_rotation},
+    {"channel attention", rabbet_pass_channel_attention},
     {"attention parts", rabbet_pass_attention_parts},
     {"parallel", rabbet_pass_parallel},
     {"masks", rabbet_pass_masks},

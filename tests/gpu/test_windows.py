@@ -142,11 +142,45 @@ def places() -> onnx.ModelProto:
     return g.model()
 
 
+def pixels(swapped: bool) -> onnx.ModelProto:
+    """As YOLO, CoAtNet (`swapped`: values times weights) and BoTNet: pixels of an image
+    attend to each other, and factors are its channels."""
+    g = Graph()
+    pixels_ = WINDOWS * ROWS
+    g.nodes.clear()
+    g.add("Transpose", ["x"], "turned", perm=[0, 3, 1, 2])
+    g.add("Conv", ["turned", g.weight("kernel", 3 * ALL, ALL, 1, 1)], "qkv")
+    shape = (-1, HEADS, 3 * WIDTH, pixels_) if swapped else (-1, 3, ALL, pixels_)
+    g.reshape("qkv", "heads", *shape)
+    g.add("Split", ["heads"], "parts", axis=2 if swapped else 1, num_outputs=3)
+    g.nodes[-1].output[:] = q, k, v = "q0", "k0", "v0"
+    if not swapped:
+        q, k, v = (
+            g.reshape(x, f"{x}.heads", -1, HEADS, WIDTH, pixels_) for x in (q, k, v)
+        )
+    q = g.add("Transpose", [q], "qt", perm=[0, 1, 3, 2])
+    g.inits["scale"] = np.float32(WIDTH**-0.5)
+    scores = g.add("Mul", [g.add("MatMul", [q, k], "scores"), "scale"], "scaled")
+    g.add("Softmax", [scores], "weights", axis=-1)
+    if swapped:
+        g.add("MatMul", [v, g.add("Transpose", ["weights"], "wt", perm=[0, 1, 3, 2])], "mixed")
+    else:
+        v = g.add("Transpose", [v], "vt", perm=[0, 1, 3, 2])
+        g.add("MatMul", ["weights", v], "mixed2")
+        g.add("Transpose", ["mixed2"], "mixed", perm=[0, 1, 3, 2])
+    g.reshape("mixed", "image", -1, ALL, WINDOWS, ROWS)
+    g.add("Conv", ["image", g.weight("out", ALL, ALL, 1, 1)], "convolved")
+    g.add("Transpose", ["convolved"], "y", perm=[0, 2, 3, 1])
+    return g.model()
+
+
 MODELS = {
     "masked": masked_windows(),
     "cosine": masked_windows(cosine=True),
     "einsum": einsum_windows(),
     "places": places(),
+    "pixels": pixels(swapped=False),
+    "swapped pixels": pixels(swapped=True),
 }
 
 

@@ -24,6 +24,10 @@ rabbet_pass_packed_rotations(rabbet_build_t* build);
 // (attention_parts.c).
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_pass_attention_parts(rabbet_build_t* build);
+// Attention among pixels of an image reads and writes it with channels last,
+// for such devices (channel_attention.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_channel_attention(rabbet_build_t* build);
 // Scores of an attention have one shape between its products, for such devices
 // (attention_shapes.c).
 RABBET_PRIVATE_API rabbet_status_t

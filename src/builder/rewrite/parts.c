@@ -16,8 +16,11 @@ static bool parts_is_one(const rabbet_parts_t* p, rabbet_expr_t extent) {
 
 static void parts_begin(rabbet_expr_graph_t* graph, const rabbet_shape_t* shape,
                         rabbet_parts_t* out) {
-  *out = (rabbet_parts_t){
-      .graph = graph, .base = shape, .rank = shape->rank, .axis = -1};
+  *out = (rabbet_parts_t){.graph = graph,
+                          .base = shape,
+                          .rank = shape->rank,
+                          .axis = -1,
+                          .atom = -1};
   for (int32_t i = 0; i < shape->rank; ++i) {
     if (!parts_is_one(out, shape->d[i])) {
       out->order[out->count] = out->count;
@@ -161,20 +164,34 @@ static void parts_remove(rabbet_parts_t* p, int atom) {
           (size_t)(p->count - atom) * sizeof(p->atoms[0]));
 }
 
+// Takes [start, start + size) of an axis that is one atom.
+static bool parts_cut_atom(rabbet_parts_t* p, int atom, int64_t start,
+                           int64_t size, rabbet_status_t* status) {
+  p->atom = atom;
+  p->whole = p->atoms[atom].extent;
+  p->start = start;
+  p->size = size;
+  *status = rabbet_expr_constant(p->graph, size, &p->atoms[atom].extent);
+  return rabbet_is_ok(*status);
+}
+
 // Takes [start, start + size) of the axis: whole elements of its outermost
-// atom, which must be the outermost of an axis of the base.
+// atom, which must be the outermost of an axis of the base, or of its only one.
 static bool parts_cut(rabbet_parts_t* p, int32_t axis, int64_t start,
                       int64_t size, rabbet_status_t* status) {
   int begin = axis > 0 ? p->ends[axis - 1] : 0, end = p->ends[axis];
-  if (p->axis >= 0 || begin == end) return false;
+  if (p->axis >= 0 || p->atom >= 0 || begin == end) return false;
   int atom = p->order[begin], last = atom + 1;
   int32_t source = p->atoms[atom].source;
   while (last < p->count && p->atoms[last].source == source)
     ++last;
   int64_t within = parts_count(p, p->order, begin + 1, end);
   int64_t inside = parts_count(p, NULL, atom + 1, last);
-  if ((atom > 0 && p->atoms[atom - 1].source == source) || within <= 0 ||
-      inside <= 0 || start % within != 0 || size % within != 0 || size <= 0)
+  bool is_inner = atom > 0 && p->atoms[atom - 1].source == source;
+  if (is_inner && end == begin + 1 && size > 1)
+    return parts_cut_atom(p, atom, start, size, status);
+  if (is_inner || within <= 0 || inside <= 0 || start % within != 0 ||
+      size % within != 0 || size <= 0)
     return false;
   p->axis = source;
   p->start = start / within * inside;
@@ -206,12 +223,12 @@ static bool parts_slice(rabbet_parts_t* p, const rabbet_ir_t* ir,
 // ---- Rewriting --------------------------------------------------------------
 
 static rabbet_status_t parts_add_slice(rabbet_build_t* build,
-                                       const rabbet_parts_t* p,
+                                       const rabbet_parts_t* p, int32_t axis,
                                        const rabbet_ir_node_t* before,
                                        const rabbet_ir_value_t** value) {
   rabbet_ir_node_t* node = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_slice(build, before, before->name,
-                                             (*value)->id, p->axis, p->start,
+                                             (*value)->id, axis, p->start,
                                              p->size, &node));
   *value = rabbet_ir_output(&build->ir, node, 0);
   return rabbet_ok();
@@ -232,7 +249,15 @@ rabbet_status_t rabbet_parts_make(rabbet_build_t* build,
     turns |= order[i] != i;
   }
   if (p->axis >= 0)
-    RABBET_RETURN_IF_ERROR(parts_add_slice(build, p, before, value));
+    RABBET_RETURN_IF_ERROR(parts_add_slice(build, p, p->axis, before, value));
+  if (p->atom >= 0) {
+    rabbet_expr_t size = extents[p->atom];
+    extents[p->atom] = p->whole;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_ir_add_reshape(build, before, extents, p->count, value));
+    RABBET_RETURN_IF_ERROR(parts_add_slice(build, p, p->atom, before, value));
+    extents[p->atom] = size;
+  }
   if (turns) {
     rabbet_ir_node_t* turn = NULL;
     RABBET_RETURN_IF_ERROR(
@@ -250,6 +275,26 @@ bool rabbet_parts_runs(rabbet_expr_graph_t* graph, const rabbet_shape_t* fine,
   parts_begin(graph, fine, out);
   int count = out->count;
   return parts_reshape(out, coarse, status) && out->count == count;
+}
+
+void rabbet_parts_permute_base(rabbet_parts_t* p, const rabbet_shape_t* base,
+                               const int64_t* axes) {
+  const rabbet_parts_t from = *p;
+  int to[RABBET_PARTS_ATOMS_MAX], count = 0;
+  p->base = base;
+  for (int32_t axis = 0; axis < base->rank; ++axis)
+    for (int i = 0; i < from.count; ++i) {
+      if (from.atoms[i].source != axes[axis]) continue;
+      p->atoms[count] = from.atoms[i];
+      p->atoms[count].source = axis;
+      to[i] = count++;
+    }
+  assert(count == from.count);
+  for (int i = 0; i < count; ++i)
+    p->order[i] = to[from.order[i]];
+  if (from.atom >= 0) p->atom = to[from.atom];
+  for (int32_t axis = 0; from.axis >= 0 && axis < base->rank; ++axis)
+    if (axes[axis] == from.axis) p->axis = axis;
 }
 
 bool rabbet_parts_read(const rabbet_ir_t* ir, const rabbet_parts_chain_t* chain,

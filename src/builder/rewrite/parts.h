@@ -29,8 +29,10 @@ typedef struct rabbet_parts_t {
   int order[RABBET_PARTS_ATOMS_MAX];
   int32_t rank;
   int ends[RABBET_MAX_RANK];
-  // The slice, of an axis of the base.
-  int32_t axis;  // -1: none yet
+  // The slice, of an axis of the base or of an atom.
+  int32_t axis;         // -1: none yet, or of an atom
+  int32_t atom;         // -1: none yet, or of an axis
+  rabbet_expr_t whole;  // the atom's extent before the slice
   int64_t start, size;
 } rabbet_parts_t;
 
@@ -45,15 +47,20 @@ RABBET_PRIVATE_API bool rabbet_parts_read(const rabbet_ir_t* ir,
                                           const rabbet_parts_chain_t* chain,
                                           int first, rabbet_parts_t* out,
                                           rabbet_status_t* status);
-// Whether each axis of the coarser shape is a run of axes of the finer one, as a
-// reshape joins them: ends of runs in atoms, whose `source` are axes.
+// Whether each axis of the coarser shape is a run of axes of the finer one, as
+// a reshape joins them: ends of runs in atoms, whose `source` are axes.
 RABBET_PRIVATE_API bool rabbet_parts_runs(rabbet_expr_graph_t* graph,
                                           const rabbet_shape_t* fine,
                                           const rabbet_shape_t* coarse,
                                           rabbet_parts_t* out,
                                           rabbet_status_t* status);
+// The same parts of the base with its axes in another order: axis i is the axis
+// axes[i] of the old one.
+RABBET_PRIVATE_API void rabbet_parts_permute_base(rabbet_parts_t* p,
+                                                  const rabbet_shape_t* base,
+                                                  const int64_t* axes);
 // Makes the tensor of this shape after the moves of `*value`: a slice, then
-// views and a transpose.
+// views and a transpose; or a view, a slice of an atom, and those.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_parts_make(rabbet_build_t* build, const rabbet_parts_t* p,
                   const rabbet_ir_node_t* before, const rabbet_shape_t* shape,

@@ -9,6 +9,7 @@
 #include "builder/choose/fuse.h"
 #include "builder/ir/passes.h"
 #include "builder/rewrite/parts.h"
+#include "ops/enums.h"
 
 // Whether elements move before a slice, or more nodes move them than attention
 // takes.
@@ -37,8 +38,18 @@ static rabbet_status_t parts_rewrite(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// Whether the elements of the tensor's innermost axis are columns of the
+// factor, as kernels read them.
+static bool parts_has_columns(const rabbet_parts_t* parts, bool turned) {
+  int32_t axis = parts->rank - (turned ? 2 : 1);
+  return axis >= 0 && parts->ends[axis] > 0 && parts->count > 0 &&
+         parts->order[parts->ends[axis] - 1] == parts->count - 1;
+}
+
+// `turned`: the factor's last axis is that of rows.
 static rabbet_status_t parts_of(rabbet_build_t* build,
-                                rabbet_ir_value_t* factor, bool* changed) {
+                                rabbet_ir_value_t* factor, bool turned,
+                                bool* changed) {
   const rabbet_ir_t* ir = &build->ir;
   rabbet_parts_chain_t chain;
   rabbet_parts_chain(ir, factor, &chain);
@@ -48,7 +59,7 @@ static rabbet_status_t parts_of(rabbet_build_t* build,
     if (!parts_is_wanted(ir, &chain, first)) break;
     bool reads = rabbet_parts_read(ir, &chain, first, &parts, &status);
     RABBET_RETURN_IF_ERROR(status);
-    if (!reads) continue;
+    if (!reads || !parts_has_columns(&parts, turned)) continue;
     return parts_rewrite(build, &chain, first, &parts, changed);
   }
   return rabbet_ok();
@@ -68,9 +79,13 @@ rabbet_status_t rabbet_pass_attention_parts(rabbet_build_t* build) {
     rabbet_ir_value_t* const factors[] = {rabbet_ir_input(ir, nodes[0], 0),
                                           rabbet_ir_input(ir, nodes[0], 1),
                                           rabbet_ir_input(ir, last, 1)};
+    const bool turned[] = {
+        rabbet_ir_int(nodes[0], "op0") == RABBET_MATRIX_TRANSPOSE,
+        rabbet_ir_int(nodes[0], "op1") != RABBET_MATRIX_TRANSPOSE,
+        rabbet_ir_int(last, "op1") == RABBET_MATRIX_TRANSPOSE};
     for (size_t k = 0; k < 3; ++k)
       RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-          parts_of(build, factors[k], &changed),
+          parts_of(build, factors[k], turned[k], &changed),
           "moving parts of one tensor into attention '%s'", last->name));
     while (ir->nodes.data[i] != last)
       ++i;  // nodes were made before it

@@ -1,12 +1,13 @@
 // The scores of an attention get one shape, so that its nodes are a group.
 //
-// Swin adds the mask of shifted windows to scores that are reshaped for it, from
-// [N W, H, L, L] to [N, W, H, L, L], and back; einsum, as exporters write it,
-// multiplies tensors of rank 3 and reshapes the result. Only axes before rows
-// change. Here the products' factors are reshaped instead, and scores, masks
-// and weights have the shape with the most axes from the first product to the
-// last. Numbers for each head or row that multiply scores (the temperatures of
-// cosine attention) multiply queries, which are fewer, and two masks become one.
+// Swin adds the mask of shifted windows to scores that are reshaped for it,
+// from [N W, H, L, L] to [N, W, H, L, L], and back; einsum, as exporters write
+// it, multiplies tensors of rank 3 and reshapes the result. Only axes before
+// rows change. Here the products' factors are reshaped instead, and scores,
+// masks and weights have the shape with the most axes from the first product to
+// the last. Numbers for each head or row that multiply scores (the temperatures
+// of cosine attention) multiply queries, which are fewer, and two masks become
+// one.
 #include <assert.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ typedef struct scores_t {
   rabbet_build_t* build;
   rabbet_ir_t* ir;
   rabbet_ir_node_t *first, *softmax, *last;
+  size_t input;  // of the last, that takes the weights
   step_t steps[2 * SCORES_NODES + 1];
   int count;
   rabbet_shape_t shape;  // that all get
@@ -73,7 +75,7 @@ static bool scores_is_reshape(const rabbet_ir_t* ir,
 
 static bool scores_is_product(const rabbet_ir_node_t* node) {
   return rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) &&
-         rabbet_ir_int(node, "op0") == RABBET_MATRIX_NONE &&
+         rabbet_ir_int(node, "op0") != RABBET_MATRIX_VECTOR &&
          rabbet_ir_int(node, "op1") != RABBET_MATRIX_VECTOR;
 }
 
@@ -119,26 +121,28 @@ static rabbet_ir_node_t* scores_reader(const rabbet_ir_t* ir,
   if (value->uses != 1 || rabbet_fuse_is_exit(ir, node)) return NULL;
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* reader = ir->nodes.data[i];
-    if (!reader->dead && reader->input_count > 0 &&
-        reader->inputs[0] == value->id)
-      return reader;
+    for (size_t k = 0; !reader->dead && k < reader->input_count; ++k)
+      if (reader->inputs[k] == value->id) return reader;
   }
   return NULL;
 }
 
 // Finds the steps from the softmax to the product with values.
 static bool scores_after(scores_t* s) {
+  const rabbet_ir_value_t* value = rabbet_ir_output(s->ir, s->softmax, 0);
   rabbet_ir_node_t* node = scores_reader(s->ir, s->softmax);
   for (int i = 0; node && i < SCORES_NODES; ++i) {
     if (rabbet_ir_has_wishes(s->ir, node)) return false;
     if (scores_is_product(node)) {
       s->last = node;
+      s->input = node->inputs[0] == value->id ? 0 : 1;
       return true;
     }
     if (!rabbet_op_is(node->op, RABBET_OP_CAST) &&
         !scores_is_reshape(s->ir, node))
       return false;
     s->steps[s->count++] = (step_t){node, 0};
+    value = rabbet_ir_output(s->ir, node, 0);
     node = scores_reader(s->ir, node);
   }
   return false;
@@ -179,8 +183,8 @@ static bool places_find(const rabbet_ir_t* ir, const rabbet_ir_node_t* end,
         rabbet_ir_int(maker, "op") != RABBET_ELEMENTWISE_SUM)
       return false;
     bool second = scores_maker(ir, rabbet_ir_input(ir, maker, 0)) == NULL ||
-                  !rabbet_ir_shape_equal(
-                      &rabbet_ir_input(ir, maker, 0)->shape, &out->shape);
+                  !rabbet_ir_shape_equal(&rabbet_ir_input(ir, maker, 0)->shape,
+                                         &out->shape);
     value = rabbet_ir_input(ir, maker, second ? 1 : 0);
     out->terms[out->count++] = rabbet_ir_input(ir, maker, second ? 0 : 1);
     if (!rabbet_ir_shape_equal(&value->shape, &out->shape)) return false;
@@ -207,9 +211,8 @@ static rabbet_status_t places_join(scores_t* s) {
     RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_SUM, end->name,
                                          sum, places.terms[i], &sum));
   if (!rabbet_ir_shape_equal(&sum->shape, &places.shape)) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_ir_add_reshape(s->build, end, places.scores->shape.d,
-                            places.scores->shape.rank, &sum));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_reshape(
+      s->build, end, places.scores->shape.d, places.scores->shape.rank, &sum));
   RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_SUM, end->name,
                                        places.scores, sum, &value));
   (void)rabbet_ir_bypass(s->ir, end, rabbet_ir_value(s->ir, value->id));
@@ -244,15 +247,20 @@ static bool scores_is_one(const rabbet_ir_t* ir, rabbet_expr_t extent) {
   return rabbet_expr_is_constant(ir->graph, extent, &number) && number == 1;
 }
 
-// The constants that a step multiplies rows with, more than a number; else NULL.
-static const rabbet_ir_value_t* scores_row_factors(const rabbet_ir_t* ir,
+// The constants that a step multiplies rows with, more than a number; else
+// NULL.
+static const rabbet_ir_value_t* scores_row_factors(const scores_t* s,
                                                    const step_t* step) {
+  const rabbet_ir_t* ir = s->ir;
   if (!scores_is_elementwise(step->node, RABBET_ELEMENTWISE_PROD)) return NULL;
   const rabbet_ir_value_t* value =
       rabbet_ir_input(ir, step->node, 1 - step->input);
-  return value->constant && value->shape.rank > MATRIX_AXES &&
+  const rabbet_shape_t* shape = &value->shape;
+  bool turned = rabbet_ir_int(s->first, "op0") == RABBET_MATRIX_TRANSPOSE;
+  return value->constant && shape->rank > MATRIX_AXES &&
                  rabbet_ir_count(ir, value) > 1 &&
-                 scores_is_one(ir, value->shape.d[value->shape.rank - 1])
+                 scores_is_one(ir, shape->d[shape->rank - 1]) &&
+                 (!turned || scores_is_one(ir, shape->d[shape->rank - 2]))
              ? value
              : NULL;
 }
@@ -286,7 +294,7 @@ static bool scores_choose(scores_t* s) {
     if (shape->rank > s->shape.rank) s->shape = *shape;
     masks += scores_mask(s->ir, step) != NULL;
     wanted |= scores_is_reshape(s->ir, step->node) ||
-              (scores_row_factors(s->ir, step) && scores_only_scales(s, i));
+              (scores_row_factors(s, step) && scores_only_scales(s, i));
   }
   return wanted || masks > 1;
 }
@@ -347,9 +355,8 @@ static rabbet_status_t scores_binary(const scores_t* s, int64_t op,
       .name = "op", .type = RABBET_ATTR_INT, .data = &op, .count = 1};
   const int32_t inputs[2] = {a->id, b->id};
   rabbet_ir_node_t* node = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(s->ir, RABBET_OP_ELEMENTWISE, name,
-                                            &attr, 1, inputs, 2, s->last,
-                                            &node));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
+      s->ir, RABBET_OP_ELEMENTWISE, name, &attr, 1, inputs, 2, s->last, &node));
   *out_value = rabbet_ir_output(s->ir, node, 0);
   return rabbet_ok();
 }
@@ -387,26 +394,39 @@ static rabbet_status_t scores_repeat(const scores_t* s, const step_t* step,
   return scores_add(s, node, is_softmax ? &along : node->attrs, inputs, value);
 }
 
-// The product of the first factor, or of *value in its place, and the second
-// one. `factors` multiply rows of the first. *value NULL: shapes do not fit.
+// The product with its factors in s->shape, *value in the place of factor
+// `given` (2: of none). *value NULL: shapes do not fit.
 static rabbet_status_t scores_multiply(const scores_t* s,
                                        const rabbet_ir_node_t* node,
-                                       const rabbet_ir_value_t* factors,
+                                       size_t given,
                                        const rabbet_ir_value_t** value) {
   const rabbet_shape_t* like = &rabbet_ir_output(s->ir, node, 0)->shape;
-  const rabbet_ir_value_t *a = *value, *b = NULL;
-  *value = NULL;
-  if (!a)
-    RABBET_RETURN_IF_ERROR(
-        scores_align(s, like, rabbet_ir_input(s->ir, node, 0), &a));
-  RABBET_RETURN_IF_ERROR(
-      scores_align(s, like, rabbet_ir_input(s->ir, node, 1), &b));
-  if (!a || !b) return rabbet_ok();
-  if (factors)
-    RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_PROD, node->name,
-                                         a, factors, &a));
-  const int32_t inputs[2] = {a->id, b->id};
+  int32_t inputs[2] = {-1, -1};
+  for (size_t i = 0; i < 2; ++i) {
+    const rabbet_ir_value_t* factor = *value;
+    if (i != given)
+      RABBET_RETURN_IF_ERROR(
+          scores_align(s, like, rabbet_ir_input(s->ir, node, i), &factor));
+    if (!factor) {
+      *value = NULL;
+      return rabbet_ok();
+    }
+    inputs[i] = factor->id;
+  }
   return scores_add(s, node, node->attrs, inputs, value);
+}
+
+// The first product with `factors` multiplied into rows of its first factor.
+static rabbet_status_t scores_warm(const scores_t* s,
+                                   const rabbet_ir_value_t* factors,
+                                   const rabbet_ir_value_t** value) {
+  const rabbet_shape_t* like = &rabbet_ir_output(s->ir, s->first, 0)->shape;
+  RABBET_RETURN_IF_ERROR(
+      scores_align(s, like, rabbet_ir_input(s->ir, s->first, 0), value));
+  if (!*value) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_PROD,
+                                       s->first->name, *value, factors, value));
+  return scores_multiply(s, s->first, 0, value);
 }
 
 // Collects what multiplies rows of scores: *out_factors, or NULL. Steps that it
@@ -416,7 +436,7 @@ static rabbet_status_t scores_take_factors(scores_t* s,
   *out = NULL;
   for (int i = 0; i < s->count && scores_only_scales(s, i); ++i) {
     step_t* step = &s->steps[i];
-    const rabbet_ir_value_t* factors = scores_row_factors(s->ir, step);
+    const rabbet_ir_value_t* factors = scores_row_factors(s, step);
     if (!factors) continue;
     RABBET_RETURN_IF_ERROR(scores_align(
         s, &rabbet_ir_output(s->ir, step->node, 0)->shape, factors, &factors));
@@ -489,7 +509,8 @@ static rabbet_status_t scores_rewrite(scores_t* s) {
   const rabbet_ir_value_t *value = NULL, *factors = NULL;
   const rabbet_shape_t shape = rabbet_ir_output(s->ir, s->last, 0)->shape;
   RABBET_RETURN_IF_ERROR(scores_take_factors(s, &factors));
-  RABBET_RETURN_IF_ERROR(scores_multiply(s, s->first, factors, &value));
+  RABBET_RETURN_IF_ERROR(factors ? scores_warm(s, factors, &value)
+                                 : scores_multiply(s, s->first, 2, &value));
   for (int i = 0; value && i < s->count; ++i) {
     const step_t* step = &s->steps[i];
     if (scores_is_reshape(s->ir, step->node)) continue;
@@ -498,10 +519,10 @@ static rabbet_status_t scores_rewrite(scores_t* s) {
                                : scores_repeat(s, step, &value));
   }
   if (value)
-    RABBET_RETURN_IF_ERROR(scores_multiply(s, s->last, NULL, &value));
+    RABBET_RETURN_IF_ERROR(scores_multiply(s, s->last, s->input, &value));
   if (!value) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_reshape(s->build, s->last, shape.d,
-                                               shape.rank, &value));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(s->build, s->last, shape.d, shape.rank, &value));
   (void)rabbet_ir_bypass(s->ir, s->last, rabbet_ir_value(s->ir, value->id));
   return rabbet_ok();
 }
@@ -519,11 +540,10 @@ rabbet_status_t rabbet_pass_attention_shapes(rabbet_build_t* build) {
   for (size_t i = 0; i < count; ++i) {
     scores_t s = {.build = build, .ir = ir, .softmax = found[i]};
     if (s.softmax->dead) continue;
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(places_join(&s), "joining what is added to '%s'",
-                        s.softmax->name));
-    if (!scores_find(&s) ||
-        !rabbet_fuse_wants_attention(build, s.last) || !scores_choose(&s))
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        places_join(&s), "joining what is added to '%s'", s.softmax->name));
+    if (!scores_find(&s) || !rabbet_fuse_wants_attention(build, s.last) ||
+        !scores_choose(&s))
       continue;
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         scores_rewrite(&s), "giving the scores of '%s' one shape",

@@ -1,0 +1,336 @@
+// Attention among the pixels of an image, whose factors have channels before
+// pixels:
+//   y [N, H, D, L] = v [N, H, D, L] softmax(q' k)'
+// of an image [N, C, h, w], or its parts. With channels last the image is the
+// matrix of pixels and channels that attention's kernels read: it is written as
+// one transpose of the image, which is no move there, and parts of that, and
+// the result likewise.
+
+#include <string.h>
+
+#include "builder/choose/fuse.h"
+#include "builder/ir/passes.h"
+#include "builder/rewrite/parts.h"
+#include "ops/enums.h"
+
+// Columns of factors that kernels take.
+enum { CHANNELS_MULTIPLE = 8, CHANNELS_MOST = 256 };
+
+static bool channels_is_product(const rabbet_ir_node_t* node) {
+  return rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) &&
+         rabbet_ir_int(node, "op0") != RABBET_MATRIX_VECTOR &&
+         rabbet_ir_int(node, "op1") != RABBET_MATRIX_VECTOR;
+}
+
+static bool channels_is_turned(const rabbet_ir_node_t* product,
+                               const char* name) {
+  return rabbet_ir_int(product, name) == RABBET_MATRIX_TRANSPOSE;
+}
+
+// The only reader of the node's result, or NULL.
+static rabbet_ir_node_t* channels_reader(const rabbet_ir_t* ir,
+                                         const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
+  if (value->uses != 1 || rabbet_fuse_is_exit(ir, node)) return NULL;
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* reader = ir->nodes.data[i];
+    for (size_t k = 0; !reader->dead && k < reader->input_count; ++k)
+      if (reader->inputs[k] == value->id)
+        return rabbet_ir_has_wishes(ir, reader) ? NULL : reader;
+  }
+  return NULL;
+}
+
+// ---- The form of the products -----------------------------------------------
+
+static rabbet_status_t channels_turn(rabbet_build_t* build,
+                                     const rabbet_ir_node_t* before,
+                                     const rabbet_ir_value_t** value) {
+  int64_t order[RABBET_MAX_RANK];
+  int32_t rank = (*value)->shape.rank;
+  rabbet_ir_node_t* turn = NULL;
+  for (int32_t i = 0; i < rank; ++i)
+    order[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+      build, before, before->name, (*value)->id, order, rank, &turn));
+  *value = rabbet_ir_output(&build->ir, turn, 0);
+  return rabbet_ok();
+}
+
+static rabbet_status_t channels_multiply(rabbet_build_t* build,
+                                         const rabbet_ir_node_t* like,
+                                         const rabbet_ir_value_t* a,
+                                         const rabbet_ir_value_t* b,
+                                         bool turned,
+                                         rabbet_ir_node_t** out_product) {
+  const int64_t ops[2] = {RABBET_MATRIX_NONE,
+                          turned ? RABBET_MATRIX_TRANSPOSE : RABBET_MATRIX_NONE};
+  const rabbet_attr_t attrs[2] = {
+      {.name = "op0", .type = RABBET_ATTR_INT, .data = &ops[0], .count = 1},
+      {.name = "op1", .type = RABBET_ATTR_INT, .data = &ops[1], .count = 1}};
+  const int32_t inputs[2] = {a->id, b->id};
+  return rabbet_ir_add_node(&build->ir, RABBET_OP_MATRIX_MULTIPLY, like->name,
+                            attrs, 2, inputs, 2, like, out_product);
+}
+
+// Writes v p' as the transpose of p v'. *last becomes the new product.
+static rabbet_status_t channels_swap(rabbet_build_t* build,
+                                     rabbet_ir_node_t** last) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_node_t *node = *last, *product = NULL;
+  RABBET_RETURN_IF_ERROR(channels_multiply(
+      build, node, rabbet_ir_input(ir, node, 1), rabbet_ir_input(ir, node, 0),
+      !channels_is_turned(node, "op0"), &product));
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, product, 0);
+  RABBET_RETURN_IF_ERROR(channels_turn(build, node, &value));
+  if (rabbet_ir_bypass(ir, node, rabbet_ir_value(ir, value->id)))
+    *last = product;
+  return rabbet_ok();
+}
+
+// Writes q' k with a transpose before the product.
+static rabbet_status_t channels_turn_queries(rabbet_build_t* build,
+                                             rabbet_ir_node_t** first) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_node_t *node = *first, *product = NULL;
+  const rabbet_ir_value_t* q = rabbet_ir_input(ir, node, 0);
+  if (!channels_is_turned(node, "op0")) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(channels_turn(build, node, &q));
+  RABBET_RETURN_IF_ERROR(
+      channels_multiply(build, node, q, rabbet_ir_input(ir, node, 1),
+                        channels_is_turned(node, "op1"), &product));
+  if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, product, 0)))
+    *first = product;
+  return rabbet_ok();
+}
+
+// ---- Factors ----------------------------------------------------------------
+
+// Whether axis `rows` consists of pixels and axis `columns` of channels of the
+// tensor that the parts are of.
+static bool channels_come_first(const rabbet_parts_t* p, int32_t rows,
+                                int32_t columns) {
+  const int32_t axes[] = {rows, columns};
+  if (p->base->rank < 3) return false;
+  for (int k = 0; k < 2; ++k) {
+    int begin = axes[k] > 0 ? p->ends[axes[k] - 1] : 0;
+    if (begin == p->ends[axes[k]]) return false;
+    for (int i = begin; i < p->ends[axes[k]]; ++i) {
+      int32_t source = p->atoms[p->order[i]].source;
+      if (k == 0 ? source < 2 : source != 1) return false;
+    }
+  }
+  return true;
+}
+
+// The transposed images of an attention: mostly one.
+enum { CHANNELS_IMAGES = 3 };
+typedef struct images_t {
+  int32_t from[CHANNELS_IMAGES];
+  const rabbet_ir_value_t* to[CHANNELS_IMAGES];
+  int count;
+} images_t;
+
+static const rabbet_ir_node_t* channels_first_reader(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value) {
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    for (size_t k = 0; k < ir->nodes.data[i]->input_count; ++k)
+      if (ir->nodes.data[i]->inputs[k] == value->id) return ir->nodes.data[i];
+  return NULL;
+}
+
+// The image with channels last, for all factors that are parts of it.
+static rabbet_status_t channels_image(rabbet_build_t* build, images_t* images,
+                                      const rabbet_ir_value_t* image,
+                                      const int64_t* order,
+                                      const rabbet_ir_value_t** out_value) {
+  rabbet_ir_node_t* turn = NULL;
+  const rabbet_ir_node_t* before = channels_first_reader(&build->ir, image);
+  for (int i = 0; i < images->count; ++i)
+    if (images->from[i] == image->id) {
+      *out_value = images->to[i];
+      return rabbet_ok();
+    }
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+      build, before, before->name, image->id, order, image->shape.rank, &turn));
+  *out_value = rabbet_ir_output(&build->ir, turn, 0);
+  images->from[images->count] = image->id;
+  images->to[images->count++] = *out_value;
+  return rabbet_ok();
+}
+
+// Reads a factor from its image with channels last. `turned`: its last axis is
+// that of rows.
+static rabbet_status_t channels_factor(rabbet_build_t* build, images_t* images,
+                                       rabbet_ir_value_t* factor, bool turned) {
+  rabbet_ir_t* ir = &build->ir;
+  int64_t order[RABBET_MAX_RANK];
+  rabbet_status_t status = rabbet_ok();
+  rabbet_parts_chain_t chain;
+  rabbet_parts_t parts;
+  rabbet_parts_chain(ir, factor, &chain);
+  if (chain.count == 0) return rabbet_ok();
+  rabbet_ir_node_t* end = chain.nodes[chain.count - 1];
+  const rabbet_shape_t shape = rabbet_ir_output(ir, end, 0)->shape;
+  const rabbet_ir_value_t *image = rabbet_ir_input(ir, chain.nodes[0], 0), *to;
+  bool reads = rabbet_parts_read(ir, &chain, 0, &parts, &status);
+  RABBET_RETURN_IF_ERROR(status);
+  int32_t last = shape.rank - 1;
+  if (!reads || !channels_come_first(&parts, turned ? last : last - 1,
+                                     turned ? last - 1 : last))
+    return rabbet_ok();
+  int32_t rank = image->shape.rank;
+  for (int32_t i = 0; i < rank; ++i)
+    order[i] = i == 0 ? 0 : i == rank - 1 ? 1 : i + 1;
+  RABBET_RETURN_IF_ERROR(channels_image(build, images, image, order, &to));
+  rabbet_parts_permute_base(&parts, &to->shape, order);
+  RABBET_RETURN_IF_ERROR(rabbet_parts_make(build, &parts, end, &shape, &to));
+  (void)rabbet_ir_bypass(ir, end, rabbet_ir_value(ir, to->id));
+  return rabbet_ok();
+}
+
+// ---- The result -------------------------------------------------------------
+
+// The moves that alone read the node's result, in order.
+static void channels_moves_after(const rabbet_ir_t* ir, rabbet_ir_node_t* node,
+                                 rabbet_parts_chain_t* out) {
+  out->count = 0;
+  while (out->count < RABBET_FUSE_CHAIN_MAX &&
+         (node = channels_reader(ir, node)) != NULL &&
+         rabbet_op_is(node->op, RABBET_OP_SHUFFLE) &&
+         rabbet_fuse_is_move(ir, node))
+    out->nodes[out->count++] = node;
+}
+
+// Moves the atoms of pixels before those of channels. False: the tensor is no
+// image [N, C, ...], C of heads and columns, of rows of the product.
+static bool channels_pixels_first(rabbet_parts_t* p, int32_t rank) {
+  int order[RABBET_PARTS_ATOMS_MAX], count = 0;
+  if (p->rank < 3) return false;
+  for (int i = 0; i < p->count; ++i) {
+    bool is_row = p->atoms[p->order[i]].source == rank - 2;
+    bool is_column = p->atoms[p->order[i]].source == rank - 1;
+    if (is_row != (i >= p->ends[1]) || (is_column && i < p->ends[0]))
+      return false;
+  }
+  if (p->ends[1] == p->count || p->ends[0] == p->ends[1] ||
+      p->atoms[p->order[p->ends[1] - 1]].source != rank - 1)
+    return false;
+  for (int i = 0; i < p->ends[0]; ++i)
+    order[count++] = p->order[i];
+  for (int i = p->ends[1]; i < p->count; ++i)
+    order[count++] = p->order[i];
+  for (int i = p->ends[0]; i < p->ends[1]; ++i)
+    order[count++] = p->order[i];
+  memcpy(p->order, order, sizeof(order));
+  return true;
+}
+
+static rabbet_status_t channels_result(rabbet_build_t* build,
+                                       rabbet_ir_node_t* last) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, last, 0);
+  rabbet_status_t status = rabbet_ok();
+  rabbet_parts_chain_t chain;
+  rabbet_parts_t parts;
+  int64_t back[RABBET_MAX_RANK];
+  int32_t rank = value->shape.rank;
+  channels_moves_after(ir, last, &chain);
+  for (; chain.count > 0; --chain.count) {
+    bool fits = rabbet_parts_read(ir, &chain, 0, &parts, &status) &&
+                channels_pixels_first(&parts, rank);
+    RABBET_RETURN_IF_ERROR(status);
+    if (fits) break;
+  }
+  if (chain.count == 0) return rabbet_ok();
+  rabbet_ir_node_t* end = chain.nodes[chain.count - 1];
+  const rabbet_shape_t image = rabbet_ir_output(ir, end, 0)->shape;
+  rabbet_shape_t shape = image;
+  for (int32_t i = 0; i < image.rank; ++i) {
+    back[i] = i == 0 ? 0 : i == 1 ? image.rank - 1 : i - 1;
+    shape.d[back[i]] = image.d[i];
+  }
+  rabbet_ir_node_t* turn = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_parts_make(build, &parts, end, &shape, &value));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+      build, end, end->name, value->id, back, image.rank, &turn));
+  (void)rabbet_ir_bypass(ir, end, rabbet_ir_output(ir, turn, 0));
+  return rabbet_ok();
+}
+
+// ---- The pass ---------------------------------------------------------------
+
+// The product that reads the softmax's weights, maybe cast, and the only one;
+// *out_input: which input that is.
+static rabbet_ir_node_t* channels_last(const rabbet_ir_t* ir,
+                                       rabbet_ir_node_t* softmax,
+                                       size_t* out_input) {
+  rabbet_ir_node_t *before = softmax, *node = channels_reader(ir, softmax);
+  if (node && rabbet_op_is(node->op, RABBET_OP_CAST)) {
+    before = node;
+    node = channels_reader(ir, node);
+  }
+  if (!node || !channels_is_product(node)) return NULL;
+  *out_input = node->inputs[0] == rabbet_ir_output(ir, before, 0)->id ? 0 : 1;
+  return node;
+}
+
+// Whether kernels take so many columns of values.
+static bool channels_fits(const rabbet_ir_t* ir, const rabbet_ir_node_t* last,
+                          size_t weights) {
+  const rabbet_shape_t* y = &rabbet_ir_output(ir, last, 0)->shape;
+  int64_t columns = 0;
+  return y->rank > 2 &&
+         rabbet_expr_is_constant(ir->graph, y->d[y->rank - 1 - (int)weights],
+                                 &columns) &&
+         columns % CHANNELS_MULTIPLE == 0 && columns <= CHANNELS_MOST;
+}
+
+static rabbet_status_t channels_rewrite(rabbet_build_t* build,
+                                        rabbet_ir_node_t* softmax) {
+  rabbet_ir_t* ir = &build->ir;
+  size_t weights = 0;
+  rabbet_ir_node_t *last = channels_last(ir, softmax, &weights),
+                   *nodes[RABBET_FUSE_ATTENTION_MAX];
+  bool swapped = weights == 1 && last && channels_is_turned(last, "op1");
+  if (!last || !channels_fits(ir, last, weights) ||
+      !rabbet_fuse_wants_attention(build, last) ||
+      (weights == 1 ? !swapped : channels_is_turned(last, "op0")))
+    return rabbet_ok();
+  if (swapped) RABBET_RETURN_IF_ERROR(channels_swap(build, &last));
+  if (rabbet_fuse_attention(ir, last, RABBET_FUSE_PRODUCTS, nodes) == 0)
+    return rabbet_ok();
+  rabbet_ir_node_t* first = nodes[0];
+  RABBET_RETURN_IF_ERROR(channels_turn_queries(build, &first));
+  images_t images = {.count = 0};
+  const struct {
+    rabbet_ir_value_t* value;
+    bool turned;
+  } factors[] = {
+      {rabbet_ir_input(ir, first, 0), false},
+      {rabbet_ir_input(ir, first, 1), !channels_is_turned(first, "op1")},
+      {rabbet_ir_input(ir, last, 1), channels_is_turned(last, "op1")}};
+  for (int i = 0; i < 3; ++i)
+    RABBET_RETURN_IF_ERROR(channels_factor(build, &images, factors[i].value,
+                                           factors[i].turned));
+  return images.count > 0 ? channels_result(build, last) : rabbet_ok();
+}
+
+rabbet_status_t rabbet_pass_channel_attention(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_node_t** found = NULL;
+  size_t count = 0;
+  if (rabbet_fuse_reach(build) < RABBET_FUSE_SLICES) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, ir->nodes.count, sizeof(*found), (void**)&found));
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    if (rabbet_op_is(ir->nodes.data[i]->op, RABBET_OP_SOFTMAX))
+      found[count++] = ir->nodes.data[i];
+  for (size_t i = 0; i < count; ++i)
+    if (!found[i]->dead)
+      RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+          channels_rewrite(build, found[i]),
+          "giving the attention of '%s' channels last", found[i]->name));
+  return rabbet_ir_sweep(ir);
+}
