@@ -337,6 +337,11 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_reshape(rabbet_build_t* build, const rabbet_ir_node_t* before,
                       const rabbet_expr_t* extents, int32_t rank,
                       const rabbet_ir_value_t** value);
+// `*value` multiplied with, or divided by, the number that `scale` does so with
+// its input (rabbet_fuse_scaled), before node `before`.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_add_scale(
+    rabbet_build_t* build, const rabbet_ir_node_t* before,
+    const rabbet_ir_node_t* scale, const rabbet_ir_value_t** value);
 // A rotation of inputs[0] by the tables inputs[1] and inputs[2], before node
 // `before`.
 RABBET_PRIVATE_API rabbet_status_t

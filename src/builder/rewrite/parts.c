@@ -315,9 +315,8 @@ bool rabbet_parts_read(const rabbet_ir_t* ir, const rabbet_parts_chain_t* chain,
 // ---- Moves before a factor --------------------------------------------------
 
 void rabbet_parts_chain(const rabbet_ir_t* ir, rabbet_ir_value_t* factor,
-                        rabbet_parts_chain_t* out) {
+                        bool shared, rabbet_parts_chain_t* out) {
   int scales = 0;
-  bool shared = false;  // from here on
   out->count = 0;
   while (factor && factor->producer && out->count < RABBET_PARTS_CHAIN_MAX) {
     rabbet_ir_node_t* maker = factor->producer;

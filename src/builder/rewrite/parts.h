@@ -37,9 +37,10 @@ typedef struct rabbet_parts_t {
 } rabbet_parts_t;
 
 // Finds the moves that end in the factor, or before scales of it. Values before
-// the last slice may have other readers.
+// the last slice may have other readers; `shared`: so may all others.
 RABBET_PRIVATE_API void rabbet_parts_chain(const rabbet_ir_t* ir,
                                            rabbet_ir_value_t* factor,
+                                           bool shared,
                                            rabbet_parts_chain_t* out);
 // Whether the moves of the chain from node `first` on are a slice and moves
 // behind it.

@@ -312,3 +312,27 @@ rabbet_status_t rabbet_ir_add_rotation(rabbet_build_t* build,
   return rabbet_ir_add_node(&build->ir, RABBET_OP_ROTATION, name, attrs, 2,
                             inputs, 3, before, out_node);
 }
+
+rabbet_status_t rabbet_ir_add_scale(rabbet_build_t* build,
+                                    const rabbet_ir_node_t* before,
+                                    const rabbet_ir_node_t* scale,
+                                    const rabbet_ir_value_t** value) {
+  rabbet_ir_t* ir = &build->ir;
+  size_t input = rabbet_ir_input(ir, scale, 0)->constant ? 1 : 0;
+  const rabbet_ir_value_t* number = rabbet_ir_input(ir, scale, 1 - input);
+  rabbet_expr_t ones[RABBET_MAX_RANK];
+  rabbet_ir_node_t* node = NULL;
+  int32_t rank = (*value)->shape.rank, inputs[2];
+  assert(number->constant && rabbet_ir_count(ir, number) == 1);
+  for (int32_t i = 0; i < rank; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_expr_constant(ir->graph, 1, &ones[i]));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_reshape(build, before, ones, rank, &number));
+  inputs[input] = (*value)->id;
+  inputs[1 - input] = number->id;
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
+      ir, rabbet_op_id(scale->op), scale->name, scale->attrs,
+      scale->op->attr_count, inputs, 2, before, &node));
+  *value = rabbet_ir_output(ir, node, 0);
+  return rabbet_ok();
+}

@@ -52,7 +52,7 @@ static rabbet_status_t parts_of(rabbet_build_t* build,
                                 bool* changed) {
   const rabbet_ir_t* ir = &build->ir;
   rabbet_parts_chain_t chain;
-  rabbet_parts_chain(ir, factor, &chain);
+  rabbet_parts_chain(ir, factor, false, &chain);
   for (int first = 0; first < chain.count; ++first) {
     rabbet_status_t status = rabbet_ok();
     rabbet_parts_t parts;

@@ -333,6 +333,28 @@ static rabbet_status_t scores_align(const scores_t* s,
                                out_value);
 }
 
+// The same for a factor of a product; scales by a number, which kernels take
+// before the product alone, stay behind the reshape.
+static rabbet_status_t scores_align_factor(const scores_t* s,
+                                           const rabbet_shape_t* like,
+                                           const rabbet_ir_value_t* value,
+                                           const rabbet_ir_value_t** out) {
+  const rabbet_ir_node_t* scales[RABBET_FUSE_SCALES_MAX];
+  int count = 0;
+  for (; count < RABBET_FUSE_SCALES_MAX && value->uses == 1; ++count) {
+    const rabbet_ir_value_t* scaled =
+        value->producer ? rabbet_fuse_scaled(s->ir, value->producer) : NULL;
+    if (!scaled || scaled->shape.rank != value->shape.rank) break;
+    scales[count] = value->producer;
+    value = scaled;
+  }
+  RABBET_RETURN_IF_ERROR(scores_align(s, like, value, out));
+  while (*out && count-- > 0)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_ir_add_scale(s->build, s->last, scales[count], out));
+  return rabbet_ok();
+}
+
 static rabbet_status_t scores_add(const scores_t* s,
                                   const rabbet_ir_node_t* like,
                                   const rabbet_attr_t* attrs,
@@ -405,8 +427,8 @@ static rabbet_status_t scores_multiply(const scores_t* s,
   for (size_t i = 0; i < 2; ++i) {
     const rabbet_ir_value_t* factor = *value;
     if (i != given)
-      RABBET_RETURN_IF_ERROR(
-          scores_align(s, like, rabbet_ir_input(s->ir, node, i), &factor));
+      RABBET_RETURN_IF_ERROR(scores_align_factor(
+          s, like, rabbet_ir_input(s->ir, node, i), &factor));
     if (!factor) {
       *value = NULL;
       return rabbet_ok();
@@ -462,23 +484,28 @@ static bool scores_is_small(const scores_t* s, const rabbet_ir_value_t* value) {
   return false;
 }
 
+static bool scores_is_constant(const rabbet_ir_value_t* value) {
+  return value->constant || value->is_deferred;
+}
+
 // Adds the masks of all further steps that add one to *mask; these are then
 // left out. Sums of two run-time masks are made only if they are smaller than
 // the scores.
 static rabbet_status_t scores_join_masks(scores_t* s, int first,
+                                         bool is_constant,
                                          const rabbet_ir_value_t** mask) {
   for (int i = first + 1; i < s->count; ++i) {
     step_t* step = &s->steps[i];
     if (scores_is_reshape(s->ir, step->node)) continue;
     const rabbet_ir_value_t *other = scores_mask(s->ir, step), *sum = NULL;
     if (!other) return rabbet_ok();
+    is_constant &= scores_is_constant(other);
     RABBET_RETURN_IF_ERROR(scores_align(
         s, &rabbet_ir_output(s->ir, step->node, 0)->shape, other, &other));
     if (!other || other->dtype != (*mask)->dtype) return rabbet_ok();
     RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_SUM,
                                          step->node->name, *mask, other, &sum));
-    if (!(*mask)->constant || !other->constant)
-      if (!scores_is_small(s, sum)) return rabbet_ok();
+    if (!is_constant && !scores_is_small(s, sum)) return rabbet_ok();
     *mask = sum;
     memmove(step, step + 1, (size_t)(s->count - i - 1) * sizeof(*step));
     --s->count;
@@ -492,13 +519,14 @@ static rabbet_status_t scores_add_masks(scores_t* s, int at,
                                         const rabbet_ir_value_t** value) {
   const step_t* step = &s->steps[at];
   const rabbet_ir_value_t* mask = scores_mask(s->ir, step);
+  bool is_constant = scores_is_constant(mask);
   RABBET_RETURN_IF_ERROR(scores_align(
       s, &rabbet_ir_output(s->ir, step->node, 0)->shape, mask, &mask));
   if (!mask) {
     *value = NULL;
     return rabbet_ok();
   }
-  RABBET_RETURN_IF_ERROR(scores_join_masks(s, at, &mask));
+  RABBET_RETURN_IF_ERROR(scores_join_masks(s, at, is_constant, &mask));
   return scores_binary(s, RABBET_ELEMENTWISE_SUM, step->node->name, *value,
                        mask, value);
 }

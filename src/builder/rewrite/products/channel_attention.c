@@ -88,14 +88,25 @@ static rabbet_status_t channels_swap(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Writes q' k with a transpose before the product.
+// Writes q' k with a transpose before the product, and before scales of q.
 static rabbet_status_t channels_turn_queries(rabbet_build_t* build,
                                              rabbet_ir_node_t** first) {
   rabbet_ir_t* ir = &build->ir;
   rabbet_ir_node_t *node = *first, *product = NULL;
   const rabbet_ir_value_t* q = rabbet_ir_input(ir, node, 0);
+  const rabbet_ir_node_t* scales[RABBET_FUSE_SCALES_MAX];
+  int count = 0;
   if (!channels_is_turned(node, "op0")) return rabbet_ok();
+  for (; count < RABBET_FUSE_SCALES_MAX && q->uses == 1; ++count) {
+    const rabbet_ir_value_t* scaled =
+        q->producer ? rabbet_fuse_scaled(ir, q->producer) : NULL;
+    if (!scaled) break;
+    scales[count] = q->producer;
+    q = scaled;
+  }
   RABBET_RETURN_IF_ERROR(channels_turn(build, node, &q));
+  while (count-- > 0)
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_scale(build, node, scales[count], &q));
   RABBET_RETURN_IF_ERROR(
       channels_multiply(build, node, q, rabbet_ir_input(ir, node, 1),
                         channels_is_turned(node, "op1"), &product));
@@ -159,20 +170,41 @@ static rabbet_status_t channels_image(rabbet_build_t* build, images_t* images,
   return rabbet_ok();
 }
 
-// Reads a factor from its image with channels last. `turned`: its last axis is
-// that of rows.
+// The node that reads the factor before its scales; *input: where.
+static rabbet_ir_node_t* channels_before_scales(const rabbet_ir_t* ir,
+                                                rabbet_ir_node_t* product,
+                                                size_t* input) {
+  rabbet_ir_node_t* reader = product;
+  for (;;) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(ir, reader, *input);
+    rabbet_ir_node_t* maker = value->uses == 1 ? value->producer : NULL;
+    const rabbet_ir_value_t* scaled =
+        maker ? rabbet_fuse_scaled(ir, maker) : NULL;
+    if (!scaled) return reader;
+    *input = rabbet_ir_input(ir, maker, 0) == scaled ? 0 : 1;
+    reader = maker;
+  }
+}
+
+// Reads a factor of the product from its image with channels last. `turned`:
+// its last axis is that of rows. Other readers keep what they read.
 static rabbet_status_t channels_factor(rabbet_build_t* build, images_t* images,
-                                       rabbet_ir_value_t* factor, bool turned) {
+                                       rabbet_ir_node_t* product, size_t input,
+                                       bool turned) {
   rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_value_t* factor = rabbet_ir_input(ir, product, input);
+  rabbet_ir_node_t* reader = channels_before_scales(ir, product, &input);
   int64_t order[RABBET_MAX_RANK];
   rabbet_status_t status = rabbet_ok();
   rabbet_parts_chain_t chain;
   rabbet_parts_t parts;
-  rabbet_parts_chain(ir, factor, &chain);
+  rabbet_parts_chain(ir, factor, true, &chain);
   if (chain.count == 0) return rabbet_ok();
   rabbet_ir_node_t* end = chain.nodes[chain.count - 1];
   const rabbet_shape_t shape = rabbet_ir_output(ir, end, 0)->shape;
   const rabbet_ir_value_t *image = rabbet_ir_input(ir, chain.nodes[0], 0), *to;
+  if (rabbet_ir_input(ir, reader, input) != rabbet_ir_output(ir, end, 0))
+    return rabbet_ok();
   bool reads = rabbet_parts_read(ir, &chain, 0, &parts, &status);
   RABBET_RETURN_IF_ERROR(status);
   int32_t last = shape.rank - 1;
@@ -185,7 +217,7 @@ static rabbet_status_t channels_factor(rabbet_build_t* build, images_t* images,
   RABBET_RETURN_IF_ERROR(channels_image(build, images, image, order, &to));
   rabbet_parts_permute_base(&parts, &to->shape, order);
   RABBET_RETURN_IF_ERROR(rabbet_parts_make(build, &parts, end, &shape, &to));
-  (void)rabbet_ir_bypass(ir, end, rabbet_ir_value(ir, to->id));
+  rabbet_ir_set_input(ir, reader, input, to->id);
   return rabbet_ok();
 }
 
@@ -305,14 +337,15 @@ static rabbet_status_t channels_rewrite(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(channels_turn_queries(build, &first));
   images_t images = {.count = 0};
   const struct {
-    rabbet_ir_value_t* value;
+    rabbet_ir_node_t* product;
+    size_t input;
     bool turned;
-  } factors[] = {
-      {rabbet_ir_input(ir, first, 0), false},
-      {rabbet_ir_input(ir, first, 1), !channels_is_turned(first, "op1")},
-      {rabbet_ir_input(ir, last, 1), channels_is_turned(last, "op1")}};
+  } factors[] = {{first, 0, false},
+                 {first, 1, !channels_is_turned(first, "op1")},
+                 {last, 1, channels_is_turned(last, "op1")}};
   for (int i = 0; i < 3; ++i)
-    RABBET_RETURN_IF_ERROR(channels_factor(build, &images, factors[i].value,
+    RABBET_RETURN_IF_ERROR(channels_factor(build, &images, factors[i].product,
+                                           factors[i].input,
                                            factors[i].turned));
   return images.count > 0 ? channels_result(build, last) : rabbet_ok();
 }

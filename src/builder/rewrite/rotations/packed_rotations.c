@@ -52,11 +52,12 @@ static bool packed_read(const rabbet_ir_t* ir,
 static bool packed_part(const rabbet_ir_t* ir, rabbet_ir_value_t* factor,
                         packed_part_t* out, rabbet_status_t* status) {
   rabbet_parts_chain_t chain;
-  rabbet_parts_chain(ir, factor, &chain);
+  rabbet_parts_chain(ir, factor, false, &chain);
   *out = (packed_part_t){.rotation = rabbet_ir_sole_producer(
                              ir, chain.origin, RABBET_OP_ROTATION)};
   if (!out->rotation) return false;
-  rabbet_parts_chain(ir, rabbet_ir_input(ir, out->rotation, 0), &chain);
+  rabbet_parts_chain(ir, rabbet_ir_input(ir, out->rotation, 0), false,
+                     &chain);
   return chain.origin != NULL && packed_read(ir, &chain, out, status);
 }
 
