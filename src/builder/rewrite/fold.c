@@ -10,8 +10,11 @@
 #include "ops/evaluate.h"
 #include "ops/rules.h"
 
-// A result may have this many bytes, or twice those of its operands.
+// A result may have this many bytes, or twice those of its operands. A product
+// may have more: another one mostly makes it small again, and computing it in
+// each run costs more than reading it, as for positions by a network.
 #define FOLD_SMALL ((size_t)1 << 20)
+#define FOLD_PRODUCT ((size_t)16 << 20)
 // All results together may have FOLD_GROWTH bytes and FOLD_GROWTH_OF_OWN times
 // those of the network's own constants. Without a limit, a small file could ask
 // for constants that double repeatedly.
@@ -56,9 +59,11 @@ static size_t fold_room(const rabbet_build_t* build) {
                                            : 0;
 }
 
-static bool fold_may_grow(const rabbet_build_t* build, size_t bytes_in,
-                          size_t bytes_out) {
-  if (bytes_out > FOLD_SMALL && bytes_out / 2 > bytes_in) return false;
+static bool fold_may_grow(const rabbet_build_t* build, const rabbet_op_t* op,
+                          size_t bytes_in, size_t bytes_out) {
+  size_t small =
+      rabbet_op_is(op, RABBET_OP_MATRIX_MULTIPLY) ? FOLD_PRODUCT : FOLD_SMALL;
+  if (bytes_out > small && bytes_out / 2 > bytes_in) return false;
   return bytes_out <= fold_room(build);
 }
 
@@ -216,7 +221,7 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
                            .output_count = node->output_count};
   // Weights in 8 bits represent the same numbers as those in 32 bits.
   if ((!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
-       !fold_may_grow(build, bytes_in, bytes_out)) ||
+       !fold_may_grow(build, node->op, bytes_in, bytes_out)) ||
       !fold_is_quick(build, &eval))
     return rabbet_ok();
   return fold_evaluate(build, node, &eval, outputs, keep);
@@ -275,7 +280,7 @@ static rabbet_status_t fold_sized(rabbet_build_t* build,
                                  &outputs[i].dims, &bytes);
     bytes_out += bytes;
   }
-  bool keep = fold_may_grow(build, bytes_in, bytes_out);
+  bool keep = fold_may_grow(build, node->op, bytes_in, bytes_out);
   for (size_t i = 0; i < node->output_count; ++i) {
     if (keep && rabbet_is_ok(status))
       status = fold_keep(build, rabbet_ir_output(ir, node, i), &outputs[i]);

@@ -330,9 +330,9 @@ rabbet_status_t rabbet_ir_add_scale(rabbet_build_t* build,
       rabbet_ir_add_reshape(build, before, ones, rank, &number));
   inputs[input] = (*value)->id;
   inputs[1 - input] = number->id;
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-      ir, rabbet_op_id(scale->op), scale->name, scale->attrs,
-      scale->op->attr_count, inputs, 2, before, &node));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_node(ir, rabbet_op_id(scale->op), scale->name, scale->attrs,
+                         scale->op->attr_count, inputs, 2, before, &node));
   *value = rabbet_ir_output(ir, node, 0);
   return rabbet_ok();
 }

@@ -63,8 +63,8 @@ static rabbet_status_t channels_multiply(rabbet_build_t* build,
                                          const rabbet_ir_value_t* b,
                                          bool turned,
                                          rabbet_ir_node_t** out_product) {
-  const int64_t ops[2] = {RABBET_MATRIX_NONE,
-                          turned ? RABBET_MATRIX_TRANSPOSE : RABBET_MATRIX_NONE};
+  const int64_t ops[2] = {RABBET_MATRIX_NONE, turned ? RABBET_MATRIX_TRANSPOSE
+                                                     : RABBET_MATRIX_NONE};
   const rabbet_attr_t attrs[2] = {
       {.name = "op0", .type = RABBET_ATTR_INT, .data = &ops[0], .count = 1},
       {.name = "op1", .type = RABBET_ATTR_INT, .data = &ops[1], .count = 1}};
@@ -283,8 +283,7 @@ static rabbet_status_t channels_result(rabbet_build_t* build,
     shape.d[back[i]] = image.d[i];
   }
   rabbet_ir_node_t* turn = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_parts_make(build, &parts, end, &shape, &value));
+  RABBET_RETURN_IF_ERROR(rabbet_parts_make(build, &parts, end, &shape, &value));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
       build, end, end->name, value->id, back, image.rank, &turn));
   (void)rabbet_ir_bypass(ir, end, rabbet_ir_output(ir, turn, 0));

@@ -56,8 +56,7 @@ static bool packed_part(const rabbet_ir_t* ir, rabbet_ir_value_t* factor,
   *out = (packed_part_t){.rotation = rabbet_ir_sole_producer(
                              ir, chain.origin, RABBET_OP_ROTATION)};
   if (!out->rotation) return false;
-  rabbet_parts_chain(ir, rabbet_ir_input(ir, out->rotation, 0), false,
-                     &chain);
+  rabbet_parts_chain(ir, rabbet_ir_input(ir, out->rotation, 0), false, &chain);
   return chain.origin != NULL && packed_read(ir, &chain, out, status);
 }
 
