@@ -38,7 +38,8 @@ static bool packed_read(const rabbet_ir_t* ir,
                         rabbet_status_t* status) {
   for (int first = 0; first < chain->count && rabbet_is_ok(*status); ++first) {
     rabbet_parts_t* p = &out->parts;
-    if (!rabbet_parts_read(ir, chain, first, p, status)) continue;
+    if (!rabbet_parts_read(ir, chain, first, p, status) || p->atom >= 0)
+      continue;
     if (p->axis < 0) return false;
     out->base = rabbet_ir_input(ir, chain->nodes[first], 0);
     return p->rank > 1 && p->count > 0 && p->count < RABBET_MAX_RANK &&
