@@ -279,6 +279,8 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_ir_spread_blocks;
 
 // Masks before a softmax are added (rules_mask.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_mask;
+// Weights of an attention of which no row is masked altogether are numbers.
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_weights_nan;
 // They are not so low that HALF has no number for them.
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_mask_range;
 

@@ -10,11 +10,12 @@
 #include "ops/evaluate.h"
 #include "ops/rules.h"
 
-// A result may have this many bytes, or twice those of its operands. A product
-// may have more: another one mostly makes it small again, and computing it in
-// each run costs more than reading it, as for positions by a network.
+// A result may have this many bytes, or twice those of its operands. Products
+// and gathers may have more, as of tables of positions that a network computes,
+// or that are looked up: computing them in each run costs more than reading
+// them, and mostly what follows is smaller.
 #define FOLD_SMALL ((size_t)1 << 20)
-#define FOLD_PRODUCT ((size_t)16 << 20)
+#define FOLD_TABLE ((size_t)16 << 20)
 // All results together may have FOLD_GROWTH bytes and FOLD_GROWTH_OF_OWN times
 // those of the network's own constants. Without a limit, a small file could ask
 // for constants that double repeatedly.
@@ -61,8 +62,9 @@ static size_t fold_room(const rabbet_build_t* build) {
 
 static bool fold_may_grow(const rabbet_build_t* build, const rabbet_op_t* op,
                           size_t bytes_in, size_t bytes_out) {
-  size_t small =
-      rabbet_op_is(op, RABBET_OP_MATRIX_MULTIPLY) ? FOLD_PRODUCT : FOLD_SMALL;
+  bool is_table = rabbet_op_is(op, RABBET_OP_MATRIX_MULTIPLY) ||
+                  rabbet_op_is(op, RABBET_OP_GATHER);
+  size_t small = is_table ? FOLD_TABLE : FOLD_SMALL;
   if (bytes_out > small && bytes_out / 2 > bytes_in) return false;
   return bytes_out <= fold_room(build);
 }

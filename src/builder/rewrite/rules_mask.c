@@ -227,3 +227,86 @@ rabbet_status_t rabbet_rule_mask_range(rabbet_build_t* build,
   }
   return rabbet_ok();
 }
+
+// ---- Zeros in place of NaN --------------------------------------------------
+
+// Whether each row of an added constant has a number above -infinity.
+static bool mask_keeps_numbers(const rabbet_ir_t* ir,
+                               const rabbet_ir_value_t* mask) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, mask);
+  if (!mask->constant || mask->dtype != RABBET_DTYPE_FLOAT || dims.rank < 1)
+    return false;
+  int64_t columns = dims.d[dims.rank - 1], count = rabbet_ir_count(ir, mask);
+  const float* data = mask->constant;
+  for (int64_t row = 0; row < count; row += columns) {
+    bool keeps = false;
+    for (int64_t i = row; i < row + columns && !keeps; ++i)
+      keeps = data[i] > -INFINITY;
+    if (!keeps) return false;
+  }
+  return true;
+}
+
+// Whether the node casts, or reshapes rows as they are.
+static bool mask_keeps_rows(const rabbet_ir_t* ir,
+                            const rabbet_ir_node_t* node) {
+  if (rabbet_op_is(node->op, RABBET_OP_CAST)) return true;
+  if (!rabbet_op_is(node->op, RABBET_OP_SHUFFLE) ||
+      !rabbet_ir_is_view(ir, node))
+    return false;
+  const rabbet_shape_t* from = &rabbet_ir_input(ir, node, 0)->shape;
+  const rabbet_shape_t* to = &rabbet_ir_output(ir, node, 0)->shape;
+  return from->rank > 0 && to->rank > 0 &&
+         from->d[from->rank - 1] == to->d[to->rank - 1];
+}
+
+// The input of a node that scales scores by a constant, casts or reshapes them,
+// or adds the one constant that leaves something of each row (*masked becomes
+// true); NULL: it does something else.
+static const rabbet_ir_value_t* mask_before(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node,
+                                            bool* masked) {
+  if (mask_keeps_rows(ir, node)) return rabbet_ir_input(ir, node, 0);
+  bool sums = mask_is_kind(ir, node, RABBET_ELEMENTWISE_SUM);
+  if (!sums && !mask_is_kind(ir, node, RABBET_ELEMENTWISE_PROD) &&
+      !mask_is_kind(ir, node, RABBET_ELEMENTWISE_DIV))
+    return NULL;
+  size_t scores = rabbet_ir_input(ir, node, 0)->constant ? 1 : 0;
+  const rabbet_ir_value_t* other = rabbet_ir_input(ir, node, 1 - scores);
+  if (!other->constant || (sums && (*masked || !mask_keeps_numbers(ir, other))))
+    return NULL;
+  *masked |= sums;
+  return rabbet_ir_input(ir, node, scores);
+}
+
+// Whether scores are a product of which no row is masked altogether.
+static bool mask_leaves_rows(const rabbet_ir_t* ir,
+                             const rabbet_ir_value_t* scores) {
+  bool masked = false;
+  for (int i = 0; scores && scores->producer && i < MASK_STEPS; ++i) {
+    if (rabbet_op_is(scores->producer->op, RABBET_OP_MATRIX_MULTIPLY))
+      return true;
+    scores = mask_before(ir, scores->producer, &masked);
+  }
+  return false;
+}
+
+// isnan(p) ? 0 : p of weights p is p, if no row of scores is masked altogether:
+// torch's attention writes zeros for such rows alone.
+rabbet_status_t rabbet_rule_weights_nan(rabbet_build_t* build,
+                                        rabbet_ir_node_t* select,
+                                        bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_value_t* weights = rabbet_ir_input(ir, select, 2);
+  const rabbet_ir_node_t* test = rabbet_ir_input(ir, select, 0)->producer;
+  const rabbet_ir_node_t* softmax = weights->producer;
+  if (!test || !softmax || !rabbet_op_is(test->op, RABBET_OP_UNARY) ||
+      rabbet_ir_int(test, "op") != RABBET_UNARY_ISNAN ||
+      rabbet_ir_input(ir, test, 0) != weights ||
+      !rabbet_op_is(softmax->op, RABBET_OP_SOFTMAX) ||
+      !rabbet_ir_is_number(ir, rabbet_ir_input(ir, select, 1), 0) ||
+      !mask_leaves_rows(ir, rabbet_ir_input(ir, softmax, 0)))
+    return rabbet_ok();
+  if (rabbet_ir_bypass(ir, select, weights)) *changed = true;
+  return rabbet_ok();
+}

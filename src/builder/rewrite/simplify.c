@@ -53,6 +53,7 @@ static const struct {
     {RABBET_OP_MOE, rabbet_rule_experts},
     {RABBET_OP_REDUCE, rabbet_rule_tokens},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask},
+    {RABBET_OP_SELECT, rabbet_rule_weights_nan},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask_range},
     {RABBET_OP_SOFTMAX, rabbet_rule_expansion},
 };
