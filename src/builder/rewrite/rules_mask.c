@@ -234,14 +234,13 @@ rabbet_status_t rabbet_rule_mask_range(rabbet_build_t* build,
 static bool mask_keeps_numbers(const rabbet_ir_t* ir,
                                const rabbet_ir_value_t* mask) {
   rabbet_dims_t dims = rabbet_ir_dims(ir, mask);
-  if (!mask->constant || mask->dtype != RABBET_DTYPE_FLOAT || dims.rank < 1)
+  if (!mask->constant || !rabbet_dtype_is_float(mask->dtype) || dims.rank < 1)
     return false;
   int64_t columns = dims.d[dims.rank - 1], count = rabbet_ir_count(ir, mask);
-  const float* data = mask->constant;
   for (int64_t row = 0; row < count; row += columns) {
     bool keeps = false;
     for (int64_t i = row; i < row + columns && !keeps; ++i)
-      keeps = data[i] > -INFINITY;
+      keeps = rabbet_load_double(mask->dtype, mask->constant, i) > -INFINITY;
     if (!keeps) return false;
   }
   return true;

@@ -20,6 +20,7 @@
 
 #include "device/cuda/image/squeeze_params.h"
 #include "device/cuda/products/cluster.cuh"
+#include "device/cuda/reduction/rows.cuh"
 
 enum {
   VECTOR = 16 / sizeof(ELEMENT),
@@ -97,20 +98,6 @@ DEVICE void add_positions(const squeeze_t& p, int32_t image, int32_t rank,
     scratch[share * channels + lane * VECTOR + e] = sums[e];
 }
 
-// Adds up the shares, half of them to the other half at a time.
-DEVICE void add_shares(const squeeze_t& p, float* scratch) {
-  int32_t channels = p.channels[0], vectors = channels / VECTOR;
-  int32_t share = (int32_t)threadIdx.x / vectors;
-  float* own = scratch + (int32_t)threadIdx.x * VECTOR;
-  for (int32_t shares = p.shares, half; shares > 1; shares = half) {
-    half = (shares + 1) / 2;
-    if (share + half < shares)
-#pragma unroll
-      for (int e = 0; e < VECTOR; ++e) own[e] += own[half * channels + e];
-    __syncthreads();
-  }
-}
-
 // Every block gets all blocks' sums and adds them up.
 DEVICE void pool(const squeeze_t& p, int32_t image, int32_t rank,
                  float* memory) {
@@ -118,10 +105,13 @@ DEVICE void pool(const squeeze_t& p, int32_t image, int32_t rank,
   float* scratch = memory + p.scratch;
   add_positions(p, image, rank, scratch);
   __syncthreads();
-  add_shares(p, scratch);
+  int32_t parts = row_parts(p.shares, channels, SQUEEZE_THREADS);
+  add_rows(scratch, p.shares, channels, parts, SQUEEZE_THREADS);
+  __syncthreads();
   cluster_wait();  // until all blocks have started
   for (int32_t c = (int32_t)threadIdx.x; c < channels; c += SQUEEZE_THREADS)
-    store_everywhere(memory + rank * channels + c, scratch[c], 0, 1);
+    store_everywhere(memory + rank * channels + c,
+                     sum_parts(scratch, c, channels, parts), 0, 1);
   cluster_arrive();
   cluster_wait();
   for (int32_t c = (int32_t)threadIdx.x; c < channels; c += SQUEEZE_THREADS) {

@@ -15,6 +15,7 @@
 
 #include "device/cuda/products/cluster.cuh"
 #include "device/cuda/reduction/group_normalization_params.h"
+#include "device/cuda/reduction/rows.cuh"
 
 enum { VECTOR = 16 / sizeof(ELEMENT), WARPS = GROUPS_THREADS / 32 };
 
@@ -109,29 +110,16 @@ DEVICE void read_part(const group_normalization_t& p, const part_t& t,
   }
 }
 
-// Adds up the rows, half of them to the other half at a time.
-DEVICE void add_rows(const group_normalization_t& p, const part_t& t,
-                     const shared_sums_t& s) {
-  int32_t own = t.row * p.tile + t.lane;
-  for (int32_t rows = p.rows, half; rows > 1; rows = half) {
-    half = (rows + 1) / 2;
-    if (t.row + half < rows) {
-      int32_t other = own + half * p.tile;
-#pragma unroll
-      for (int e = 0; e < VECTOR; ++e) {
-        s.sums[own + e] += s.sums[other + e];
-        s.squares[own + e] += s.squares[other + e];
-      }
-    }
-    __syncthreads();
-  }
-}
-
 // The moments of each channel in the part.
 DEVICE void find_columns(const group_normalization_t& p, const part_t& t,
                          const shared_sums_t& s) {
+  int32_t parts = row_parts(p.rows, p.tile, GROUPS_THREADS);
+  add_rows(s.sums, p.rows, p.tile, parts, GROUPS_THREADS);
+  add_rows(s.squares, p.rows, p.tile, parts, GROUPS_THREADS);
+  __syncthreads();
   for (int32_t c = (int32_t)threadIdx.x; c < p.tile; c += GROUPS_THREADS) {
-    float sum = s.sums[c], squares = s.squares[c];
+    float sum = sum_parts(s.sums, c, p.tile, parts);
+    float squares = sum_parts(s.squares, c, p.tile, parts);
     float count = (float)t.count, rest = t.count > 0 ? sum / count : 0;
     if (CENTRED) squares -= sum * rest;
     moments_t m = {count, CENTRED ? s.columns[c].mean + rest : 0,
@@ -214,7 +202,6 @@ extern "C" __global__ void __launch_bounds__(GROUPS_THREADS)
   cluster_arrive();
   if (works) read_part(p, part, memory, sums);
   __syncthreads();
-  add_rows(p, part, sums);
   find_columns(p, part, sums);
   __syncthreads();
   cluster_wait();  // until all blocks have started
