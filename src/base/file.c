@@ -20,7 +20,7 @@ struct rabbet_file_map_t {
   size_t size;
   size_t block_alignment;  // of memory of the allocator; 0: it is mapped
   struct stat info;        // as it was mapped
-  char path[];             // "": it has none
+  char path[];             // "": it has none, and is the process's own
 };
 
 rabbet_status_t rabbet_file_error(const char* what, const char* path,
@@ -118,6 +118,10 @@ rabbet_status_t rabbet_file_map_descriptor(int file, const char* path,
   else
     rabbet_file_map_release(map);
   return status;
+}
+
+bool rabbet_file_map_is_own(const rabbet_file_map_t* map) {
+  return !map->path[0];
 }
 
 rabbet_status_t rabbet_file_map_check(const rabbet_file_map_t* map) {

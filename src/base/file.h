@@ -17,6 +17,8 @@ RABBET_PRIVATE_API void rabbet_file_map_release(rabbet_file_map_t* map);
 RABBET_PRIVATE_API const uint8_t* rabbet_file_map_data(
     const rabbet_file_map_t* map);
 RABBET_PRIVATE_API size_t rabbet_file_map_size(const rabbet_file_map_t* map);
+// Whether this process wrote the contents, where no other could change them.
+RABBET_PRIVATE_API bool rabbet_file_map_is_own(const rabbet_file_map_t* map);
 // The process gives whole pages within the range back, for the time being: they
 // come from the file again when they are read. Nothing happens if the range is
 // not in the map, or if the map is not one of a file. `map` may be NULL.

@@ -81,6 +81,7 @@ static rabbet_status_t map_temporary(rabbet_allocator_t allocator,
   rabbet_file_out_destroy(out);
   if (rabbet_is_ok(status)) {
     assert_int_equal(rabbet_file_map_size(map), 4);
+    assert_true(rabbet_file_map_is_own(map));
     assert_memory_equal(rabbet_file_map_data(map), "abcd", 4);
   }
   rabbet_file_map_release(map);
@@ -110,6 +111,7 @@ static rabbet_status_t map_block(rabbet_allocator_t allocator,
   rabbet_status_t status =
       rabbet_file_map_take_block(block, 64, 64, allocator, &map);
   if (!rabbet_is_ok(status)) rabbet_free_aligned(allocator, block, 64);
+  assert_true(!map || rabbet_file_map_is_own(map));
   rabbet_file_map_release(map);
   return status;
 }

@@ -69,9 +69,9 @@ static void* library_open(const char* folder, const char* kind,
 }
 
 // A change of one of these raises RABBET_DEVICE_ABI.
-_Static_assert(RABBET_DEVICE_ABI == 9, "the sizes below are of version 9");
-_Static_assert(sizeof(rabbet_device_vtable_t) == 376, "another table");
-_Static_assert(sizeof(rabbet_kernel_class_t) == 144, "another table");
+_Static_assert(RABBET_DEVICE_ABI == 10, "the sizes below are of version 10");
+_Static_assert(sizeof(rabbet_device_vtable_t) == 384, "another table");
+_Static_assert(sizeof(rabbet_kernel_class_t) == 152, "another table");
 _Static_assert(sizeof(rabbet_device_t) == 88, "another device");
 
 // Libraries that do not say are of version 0.

@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 9
+#define RABBET_DEVICE_ABI 10
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -166,6 +166,9 @@ typedef struct rabbet_device_vtable_t {
   // How often threads that `time` depends on had to give up their processor so
   // far: while that happens, times are too long.
   uint64_t (*interruptions)(rabbet_device_t* device);
+  // Nanoseconds for which the thread, which alone computes, did not run so far,
+  // from any beginning; negative if others compute, too.
+  int64_t (*waited)(rabbet_device_t* device);
   // Nanoseconds that a fixed small piece of work takes at present: more where
   // the clock is lower, or something else shares the processor's units.
   int64_t (*pace)(rabbet_device_t* device);

@@ -249,6 +249,10 @@ struct rabbet_kernel_class_t {
   // together with the other ranks, which do the same in the same order.
   rabbet_status_t (*join)(rabbet_kernel_t* kernel,
                           rabbet_communicator_t* communicator, bool check);
+  // Microseconds, about, by which the first call of such kernels in a process
+  // takes longer than the next, as their library then generates code for all of
+  // them. optional: 0.
+  double (*start_us)(int32_t tactic);
 };
 
 // False if the group has DOUBLE and the class does not compute it.

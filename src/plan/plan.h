@@ -294,8 +294,9 @@ rabbet_plan_write(const rabbet_plan_t* plan, const rabbet_plan_blob_t* blobs,
                   void** out_data, size_t* out_size);
 // Checks everything: the file's bytes (DATA_LOSS if damaged or truncated,
 // INCOMPATIBLE if foreign or of another version), then their meaning, by
-// rabbet_plan_verify. Constants stay in place: `file` (retained) or, if that is
-// NULL, `data` must outlive the plan. `data` is aligned to 64.
+// rabbet_plan_verify. Checksums of bytes that this process wrote itself
+// (`file`) are not computed again. Constants stay in place: `file` (retained)
+// or, if that is NULL, `data` must outlive the plan. `data` is aligned to 64.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_read(const void* data, size_t size, rabbet_file_map_t* file,
                  rabbet_allocator_t allocator, rabbet_plan_t** out_plan);

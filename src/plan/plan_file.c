@@ -224,7 +224,7 @@ static bool all_zero(const uint8_t* data, size_t size) {
 // Sections lie one behind another, each at the next multiple of 64, with zeros
 // between, so that no byte of the file goes unchecked.
 static rabbet_status_t plan_check_row(const uint8_t* data, size_t size,
-                                      uint32_t number, size_t* end,
+                                      bool is_own, uint32_t number, size_t* end,
                                       rabbet_plan_sections_t* sections) {
   const uint8_t* row =
       data + RABBET_PLAN_HEADER_SIZE + number * RABBET_PLAN_ROW_SIZE;
@@ -242,7 +242,7 @@ static rabbet_status_t plan_check_row(const uint8_t* data, size_t size,
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the padding before section %u (%s) is not zero", id,
                          plan_section_name(id));
-  if (rabbet_hash64(data + offset, length) != load64(row + 24))
+  if (!is_own && rabbet_hash64(data + offset, length) != load64(row + 24))
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "section %u (%s, %llu bytes at %llu) is damaged: its "
                          "checksum differs",
@@ -267,6 +267,7 @@ static rabbet_status_t plan_check_row(const uint8_t* data, size_t size,
 }
 
 rabbet_status_t rabbet_plan_file_open(const uint8_t* data, size_t size,
+                                      bool is_own,
                                       rabbet_plan_sections_t* out_sections) {
   *out_sections = (rabbet_plan_sections_t){0};
   RABBET_RETURN_IF_ERROR(plan_check_header(data, size));
@@ -275,7 +276,8 @@ rabbet_status_t rabbet_plan_file_open(const uint8_t* data, size_t size,
   memcpy(out_sections->producer, data + 32, 32);
   size_t end = RABBET_PLAN_HEADER_SIZE + count * RABBET_PLAN_ROW_SIZE;
   for (uint32_t i = 0; i < count; ++i)
-    RABBET_RETURN_IF_ERROR(plan_check_row(data, size, i, &end, out_sections));
+    RABBET_RETURN_IF_ERROR(
+        plan_check_row(data, size, is_own, i, &end, out_sections));
   if (end != size)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the sections end at %zu, the plan at %zu", end, size);

@@ -47,9 +47,11 @@ void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
 // Recomputes the checksums of a sealed file whose sections were changed.
 void rabbet_plan_file_reseal(uint8_t* data);
 
-// Checks every byte of header, table and padding, and all checksums. Sections
-// are borrowed from `data`.
+// Checks every byte of header, table and padding, and all checksums, unless
+// this process has just written them (`is_own`). Sections are borrowed from
+// `data`.
 rabbet_status_t rabbet_plan_file_open(const uint8_t* data, size_t size,
+                                      bool is_own,
                                       rabbet_plan_sections_t* out_sections);
 
 #endif  // RABBET_SRC_PLAN_PLAN_FILE_H_

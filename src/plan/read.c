@@ -442,10 +442,10 @@ static void sequence_finish(rabbet_plan_sequence_t* sequence) {
   sequence_link_constants(sequence);
 }
 
-static rabbet_status_t read_into(const void* data, size_t size,
+static rabbet_status_t read_into(const void* data, size_t size, bool is_own,
                                  rabbet_plan_t* plan) {
   rabbet_plan_sections_t sections;
-  RABBET_RETURN_IF_ERROR(rabbet_plan_file_open(data, size, &sections));
+  RABBET_RETURN_IF_ERROR(rabbet_plan_file_open(data, size, is_own, &sections));
   RABBET_RETURN_IF_ERROR(
       rabbet_read_text(plan, sections.producer, &plan->producer));
   const rabbet_span_t* weights = &sections.section[RABBET_PLAN_SECTION_WEIGHTS];
@@ -478,7 +478,8 @@ rabbet_status_t rabbet_plan_read(const void* data, size_t size,
   *out_plan = NULL;
   rabbet_plan_t* plan = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_plan_create(allocator, &plan));
-  rabbet_status_t status = rabbet_plan_as_damage(read_into(data, size, plan));
+  rabbet_status_t status = rabbet_plan_as_damage(
+      read_into(data, size, file && rabbet_file_map_is_own(file), plan));
   if (!rabbet_is_ok(status)) {
     rabbet_plan_destroy(plan);
     return status;

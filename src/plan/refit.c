@@ -23,7 +23,7 @@ rabbet_status_t rabbet_plan_resize_weights(const void* data, size_t size,
   *out_data = NULL;
   *out_size = 0;
   *out_weights = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_plan_file_open(data, size, &sections));
+  RABBET_RETURN_IF_ERROR(rabbet_plan_file_open(data, size, false, &sections));
   plan_sizes(&sections, sizes);
   sizes[RABBET_PLAN_SECTION_WEIGHTS] = weights_size;
   RABBET_RETURN_IF_ERROR(rabbet_plan_file_layout(sizes, offsets, &total));

@@ -48,6 +48,7 @@ typedef struct sweeper_t {
   size_t made_at;  // bytes of `look` before the made values
   size_t look_size;
   const rabbet_cover_t* current;
+  bool at_once;           // without kernels whose library takes long to start
   made_t* made;           // of the current cover, unit by unit
   int32_t* forgotten;     // of each unit: the first value with this last_use
   partial_vec_t* rounds;  // one more than units
@@ -198,6 +199,8 @@ static rabbet_status_t sweep_extend(sweeper_t* sweeper, int32_t index,
       before->count * unit->choice_count * sweeper->look_size;
   for (size_t i = 0; i < before->count; ++i) {
     for (size_t c = 0; c < unit->choice_count; ++c) {
+      if (sweeper->at_once && rabbet_choice_start_us(&unit->choices[c]) > 0)
+        continue;
       memcpy(next.look, before->data[i].look, sweeper->look_size);
       next.us = before->data[i].us;
       next.parent = (int32_t)i;
@@ -536,12 +539,10 @@ static rabbet_status_t alternatives_none(rabbet_build_t* build,
       cluster->nodes[0]->name, build->device->name);
 }
 
-static rabbet_status_t alternatives_of_nodes(rabbet_build_t* build,
-                                             rabbet_cluster_t* cluster) {
-  if (build->level > 0)
-    RABBET_RETURN_IF_ERROR(alternatives_time(build, cluster));
-  RABBET_RETURN_IF_ERROR(alternatives_select(build, cluster));
-  sweeper_t sweeper = {.build = build, .cluster = cluster};
+static rabbet_status_t alternatives_sweep(rabbet_build_t* build,
+                                          rabbet_cluster_t* cluster,
+                                          bool at_once) {
+  sweeper_t sweeper = {.build = build, .cluster = cluster, .at_once = at_once};
   rabbet_arena_t* arenas[] = {&sweeper.scratch, &sweeper.looks[0],
                               &sweeper.looks[1]};
   for (size_t i = 0; i < 3; ++i)
@@ -552,6 +553,15 @@ static rabbet_status_t alternatives_of_nodes(rabbet_build_t* build,
   rabbet_map_deinitialize(&sweeper.found);
   for (size_t i = 0; i < 3; ++i)
     rabbet_arena_deinitialize(arenas[i]);
+  return status;
+}
+
+static rabbet_status_t alternatives_of_nodes(rabbet_build_t* build,
+                                             rabbet_cluster_t* cluster) {
+  if (build->level > 0)
+    RABBET_RETURN_IF_ERROR(alternatives_time(build, cluster));
+  RABBET_RETURN_IF_ERROR(alternatives_select(build, cluster));
+  rabbet_status_t status = alternatives_sweep(build, cluster, false);
   if (rabbet_is_ok(status) && cluster->alternative_count == 0)
     status = alternatives_none(build, cluster);
   return status;
@@ -593,4 +603,12 @@ rabbet_status_t rabbet_tune_alternatives(rabbet_build_t* build,
   return cluster->kind == RABBET_CLUSTER_NODES
              ? alternatives_of_nodes(build, cluster)
              : alternatives_of_boundary(build, cluster);
+}
+
+rabbet_status_t rabbet_tune_alternatives_at_once(rabbet_build_t* build,
+                                                 rabbet_cluster_t* cluster) {
+  assert(cluster->kind == RABBET_CLUSTER_NODES);
+  cluster->alternatives = NULL;
+  cluster->alternative_count = 0;
+  return alternatives_sweep(build, cluster, true);
 }

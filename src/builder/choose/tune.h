@@ -39,6 +39,11 @@ typedef struct rabbet_weights_of_costs_t {
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tuner_solve(rabbet_build_t* build, rabbet_weights_of_costs_t weights,
                    rabbet_solution_t* out_solution);
+// Replaces the solution by one whose libraries are quick to start, if little is
+// lost; later solutions then do without the others, too (start_costs.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_avoid_starts(
+    rabbet_build_t* build, rabbet_weights_of_costs_t weights,
+    rabbet_solution_t* solution);
 // Reports the choices of all sequences to the user's selector (select.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_report_selection(
     rabbet_build_t* build, const rabbet_solution_t* const* solutions,

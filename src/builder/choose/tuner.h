@@ -94,6 +94,12 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cover(rabbet_build_t* build,
 // Fills a cluster's alternatives from its covers (alternatives.c).
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tune_alternatives(rabbet_build_t* build, rabbet_cluster_t* cluster);
+// The same without kernels whose library takes long to start; there may be none
+// then.
+RABBET_PRIVATE_API rabbet_status_t rabbet_tune_alternatives_at_once(
+    rabbet_build_t* build, rabbet_cluster_t* cluster);
+// How long the choice's library takes to start (kernel.h, start_us).
+RABBET_PRIVATE_API double rabbet_choice_start_us(const rabbet_choice_t* choice);
 
 // Removes choices that the user's selector rejects (select.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_select(rabbet_build_t* build,

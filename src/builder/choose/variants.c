@@ -35,6 +35,8 @@ static rabbet_status_t build_variant(rabbet_build_t* build,
                                      variants_t* variants) {
   rabbet_solution_t* solution = &variants->solutions[variants->count];
   RABBET_RETURN_IF_ERROR(rabbet_tuner_solve(build, weights, solution));
+  if (variants->count == 0)
+    RABBET_RETURN_IF_ERROR(rabbet_tuner_avoid_starts(build, weights, solution));
   for (size_t i = 0; i < variants->count; ++i)
     if (build_same_choices(&variants->solutions[i], solution,
                            build->ir.input_count, build->ir.output_count))

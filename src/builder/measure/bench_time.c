@@ -115,11 +115,14 @@ static rabbet_status_t bench_sample(bench_sampler_t* sampler, int wish) {
       sampler->replay.graph
           ? bench_replay(build, &sampler->replay, sampler->count, taken, ns)
           : bench_batch(build, sampler->body, sampler->count, ns));
-  bool disturbed = rabbet_watch_was_disturbed(&sampler->watch);
-  for (int i = 0; i < taken; ++i) {
-    rabbet_samples_add(&sampler->samples, ns[i], disturbed);
+  for (int i = 0; i < taken; ++i)
     sampler->spent_ns += ns[i] * sampler->count;
-  }
+  double whole_ns = ns[0] * sampler->count;
+  bool disturbed = rabbet_watch_was_disturbed(
+      &sampler->watch, sampler->replay.graph ? NULL : &whole_ns);
+  if (!sampler->replay.graph) ns[0] = whole_ns / sampler->count;
+  for (int i = 0; i < taken; ++i)
+    rabbet_samples_add(&sampler->samples, ns[i], disturbed);
   return rabbet_ok();
 }
 

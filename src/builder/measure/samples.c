@@ -5,6 +5,12 @@
 // A sample is disturbed if the pace is longer than the best one by this factor.
 // Wide vector instructions slow a processor down by less.
 #define WATCH_SLOW 1.15
+// A sample of at least WATCH_LONG_NS is what remains of it without the waits,
+// unless filling the caches again after each, some WATCH_REFILL_NS, is more
+// than a WATCH_REFILLS-th of it.
+#define WATCH_LONG_NS 5000000
+#define WATCH_REFILL_NS 100000
+#define WATCH_REFILLS 20
 // Two samples agree if they differ by at most SAMPLES_AGREE. A time is unsure
 // if no other sample is within SAMPLES_UNSURE.
 #define SAMPLES_AGREE 1.05
@@ -34,16 +40,28 @@ void rabbet_watch_begin(rabbet_device_t* device, int64_t pace,
   watch_pace(out_watch);
 }
 
+static int64_t watch_waited(const rabbet_watch_t* watch) {
+  rabbet_device_t* device = watch->device;
+  return device->vtable->waited ? device->vtable->waited(device) : -1;
+}
+
 void rabbet_watch_start(rabbet_watch_t* watch) {
   watch->interruptions = watch_interruptions(watch);
+  watch->waited = watch_waited(watch);
 }
 
-bool rabbet_watch_is_interrupted(const rabbet_watch_t* watch) {
-  return watch_interruptions(watch) != watch->interruptions;
+bool rabbet_watch_is_interrupted(const rabbet_watch_t* watch, double* ns) {
+  uint64_t times = watch_interruptions(watch) - watch->interruptions;
+  if (times == 0 || !ns || *ns < WATCH_LONG_NS || watch->waited < 0)
+    return times != 0;
+  double ran = *ns - (double)(watch_waited(watch) - watch->waited);
+  if ((double)times * WATCH_REFILL_NS * WATCH_REFILLS > ran) return true;
+  if (ran < *ns) *ns = ran;
+  return false;
 }
 
-bool rabbet_watch_was_disturbed(rabbet_watch_t* watch) {
-  bool interrupted = rabbet_watch_is_interrupted(watch);
+bool rabbet_watch_was_disturbed(rabbet_watch_t* watch, double* ns) {
+  bool interrupted = rabbet_watch_is_interrupted(watch, ns);
   bool was_slow = watch->is_slow;
   watch_pace(watch);
   return interrupted || was_slow || watch->is_slow;

@@ -69,7 +69,7 @@ static bool sample_is_disturbed(rabbet_watch_t* watch, int lost, int64_t now) {
   rabbet_watch_start(watch);
   interruptions += (uint64_t)lost;
   pace = now;
-  return rabbet_watch_was_disturbed(watch);
+  return rabbet_watch_was_disturbed(watch, NULL);
 }
 
 static void the_machine_is_watched(void** state) {
@@ -98,6 +98,48 @@ static void the_machine_is_watched(void** state) {
   assert_false(sample_is_disturbed(&watch, 0, 1400));
 }
 
+static int64_t waited;
+
+static int64_t tell_waited(rabbet_device_t* device) {
+  (void)device;
+  return waited;
+}
+
+// Where the device tells how long its thread waited, long samples count without
+// that: unless they lost the processor so often that the caches were cold.
+static void waits_are_subtracted(void** state) {
+  (void)state;
+  static const struct {
+    double ns;
+    int64_t before, waited;
+    int times;
+    bool disturbed;
+    double left;
+  } cases[] = {
+      {80e6, 0, 30000000, 10, false, 50e6},
+      {80e6, 0, 30000000, 26, true, 80e6},
+      {80e6, 0, 30000000, 0, false, 80e6},  // the clocks were read apart
+      {80e6, 0, -100, 1, false, 80e6},
+      {4e6, 0, 2000000, 1, true, 4e6},  // it is short
+      {80e6, -1, -1, 1, true, 80e6},    // several threads
+  };
+  const rabbet_device_vtable_t vtable = {.interruptions = tell_interruptions,
+                                         .waited = tell_waited};
+  rabbet_device_t device = {.vtable = &vtable};
+  rabbet_watch_t watch;
+  rabbet_watch_begin(&device, 0, &watch);
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    double ns = cases[i].ns;
+    waited = cases[i].before;
+    rabbet_watch_start(&watch);
+    interruptions += (uint64_t)cases[i].times;
+    waited = cases[i].waited;
+    assert_int_equal(rabbet_watch_was_disturbed(&watch, &ns),
+                     cases[i].disturbed);
+    assert_float_equal(ns, cases[i].left, 1);
+  }
+}
+
 // On a device without these functions every sample counts.
 static void silent_devices(void** state) {
   (void)state;
@@ -113,6 +155,7 @@ int main(void) {
       cmocka_unit_test(disturbed_ones_are_left_out),
       cmocka_unit_test(two_least_must_agree),
       cmocka_unit_test(the_machine_is_watched),
+      cmocka_unit_test(waits_are_subtracted),
       cmocka_unit_test(silent_devices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

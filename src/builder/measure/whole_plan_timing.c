@@ -90,7 +90,7 @@ typedef struct timed_step_t {
   rabbet_bench_kernel_t* kernel;  // NULL: a view
   rabbet_kernel_call_t call;
   // Where steps are timed one by one: the last sample, and all.
-  int64_t ns;
+  double ns;
   bool is_interrupted;
   rabbet_samples_t samples;
 } timed_step_t;
@@ -322,18 +322,21 @@ static rabbet_status_t timer_round_by_steps(plan_timer_t* timer,
   rabbet_device_t* device = timer->build->device;
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
     timed_step_t* step = &plan->steps[s];
+    int64_t ns = 0;
     if (!step->kernel) continue;
     rabbet_watch_start(&timer->watch);
     RABBET_RETURN_IF_ERROR(
-        device->vtable->time(device, NULL, 1, timer_run_step, step, &step->ns));
-    step->is_interrupted = rabbet_watch_is_interrupted(&timer->watch);
+        device->vtable->time(device, NULL, 1, timer_run_step, step, &ns));
+    step->ns = (double)ns;
+    step->is_interrupted =
+        rabbet_watch_is_interrupted(&timer->watch, &step->ns);
   }
   rabbet_watch_start(&timer->watch);
-  bool slow = rabbet_watch_was_disturbed(&timer->watch);
+  bool slow = rabbet_watch_was_disturbed(&timer->watch, NULL);
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
     timed_step_t* step = &plan->steps[s];
     if (step->kernel)
-      rabbet_samples_add(&step->samples, (double)step->ns,
+      rabbet_samples_add(&step->samples, step->ns,
                          slow || step->is_interrupted);
   }
   timer_add_up(plan);
@@ -357,7 +360,7 @@ static rabbet_status_t timer_round(plan_timer_t* timer) {
                                    &plan->replay, &ns)
             : device->vtable->time(device, NULL, 1, timer_run, plan, &ns));
     rabbet_samples_add(&plan->samples, (double)ns,
-                       rabbet_watch_was_disturbed(&timer->watch));
+                       rabbet_watch_was_disturbed(&timer->watch, NULL));
   }
   return rabbet_ok();
 }

@@ -32,10 +32,15 @@ static float affine_number(const affine_t* affine, int64_t channel) {
   return affine->numbers[affine->count == 1 ? 0 : channel];
 }
 
-// Channel of element i of the weights, whose axis `axis` counts channels.
-typedef struct channel_axis_t {
-  int64_t inner, channels;
-} channel_axis_t;
+static void affine_scale_row(const float* from, int64_t count, float s,
+                             bool divide, float* to) {
+  if (divide)
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = from[i] / s;
+  else
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = from[i] * s;
+}
 
 static rabbet_status_t affine_scale(rabbet_build_t* build,
                                     rabbet_ir_node_t* producer, size_t input,
@@ -45,19 +50,19 @@ static rabbet_status_t affine_scale(rabbet_build_t* build,
   const rabbet_ir_value_t* old = rabbet_ir_input(ir, producer, input);
   rabbet_dims_t dims = rabbet_ir_dims(ir, old);
   assert(axis >= 0 && axis < dims.rank);
-  channel_axis_t along = {1, dims.d[axis]};
-  int64_t count = 0;
+  int64_t inner = 1, count = 0;  // elements after the axis, and all
   for (int32_t i = axis + 1; i < dims.rank; ++i)
-    along.inner *= dims.d[i];
+    inner *= dims.d[i];
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
   rabbet_ir_value_t* scaled = NULL;
   float* data = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_new_floats(build, old->name, &dims, &scaled, &data));
   const float* from = old->constant;
-  for (int64_t i = 0; i < count; ++i) {
-    float s = affine_number(scale, i / along.inner % along.channels);
-    data[i] = divide ? from[i] / s : from[i] * s;
+  for (int64_t i = 0, channel = 0; i < count; i += inner) {
+    affine_scale_row(from + i, inner, affine_number(scale, channel), divide,
+                     data + i);
+    channel = channel + 1 < dims.d[axis] ? channel + 1 : 0;
   }
   rabbet_ir_set_input(ir, producer, input, scaled->id);
   return rabbet_ok();

@@ -153,6 +153,15 @@ static uint64_t cpu_interruptions(rabbet_device_t* device) {
   return rabbet_interruptions(rabbet_cpu_threads() > 1);
 }
 
+static int64_t cpu_waited(rabbet_device_t* device) {
+  struct timespec ran;
+  (void)device;
+  if (rabbet_cpu_threads() > 1 ||
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran) != 0)
+    return -1;
+  return rabbet_time_ns() - ((int64_t)ran.tv_sec * 1000000000 + ran.tv_nsec);
+}
+
 // Independent multiplications, which keep the processor's units busy. Their
 // time shows a lower clock, or another program on the same core.
 static uint64_t cpu_work(uint64_t seed) {
@@ -195,6 +204,7 @@ static const rabbet_device_vtable_t cpu_vtable = {
     .time = cpu_time,
     .release_threads = cpu_let_threads_go,
     .interruptions = cpu_interruptions,
+    .waited = cpu_waited,
     .pace = cpu_pace,
 };
 

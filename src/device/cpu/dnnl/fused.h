@@ -9,7 +9,6 @@
 
 // A tactic's number holds the implementation, the family's method, and
 enum {
-  RABBET_DNNL_TACTIC_IMPLEMENTATION = (1 << 24) - 1,
   RABBET_DNNL_TACTIC_METHOD_SHIFT = 24,
   RABBET_DNNL_TACTIC_METHOD = 15 << RABBET_DNNL_TACTIC_METHOD_SHIFT,
   // computing in FLOAT for any type of the tensors;

@@ -33,6 +33,15 @@ static int32_t name_hash(const char* name) {
   return (int32_t)((hash ^ (hash >> 23)) & 0x7fffff) | (1 << 23);
 }
 
+double rabbet_dnnl_start_us(int32_t tactic) {
+  // Convolutions by im2col and inner products; matrix products.
+  static const char* const names[] = {"x64:gemm:jit", "gemm:jit"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+    if ((tactic & RABBET_DNNL_TACTIC_IMPLEMENTATION) == name_hash(names[i]))
+      return 35000;
+  return 0;
+}
+
 // Whether a window lies entirely in the padding, between its taps, too, if
 // dilation is larger than the image.
 static bool sees_padding(const rabbet_dnnl_spec_t* spec) {

@@ -221,6 +221,7 @@ rabbet_status_t rabbet_dnnl_enqueue(rabbet_kernel_t* kernel,
       .destroy_state = rabbet_dnnl_destroy_state,                              \
       .enqueue = rabbet_dnnl_enqueue,                                          \
       .takes = id##_takes,                                                     \
+      .start_us = rabbet_dnnl_start_us,                                        \
   }
 
 #endif  // RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_

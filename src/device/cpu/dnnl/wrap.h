@@ -155,6 +155,13 @@ typedef struct rabbet_dnnl_implementation_t {
   bool is_reference;  // correct but slow: "ref:any", "simple:any"
 } rabbet_dnnl_implementation_t;
 
+enum { RABBET_DNNL_TACTIC_IMPLEMENTATION = (1 << 24) - 1 };
+
+// The first product in a process by the library's SGEMM generates the code of
+// 16 to 40 kernels, of which it then calls one or two: 35 ms on a Xeon of 2
+// GHz. 0 for other implementations.
+double rabbet_dnnl_start_us(int32_t tactic);
+
 // Calls `visit` for each implementation, in the library's order of preference.
 // There may be none. `threads`: the number of threads of their executions;
 // oneDNN reads the calling thread's OpenMP thread count when it creates

@@ -49,6 +49,27 @@ static rabbet_status_t list(list_t* out) {
   return status;
 }
 
+static rabbet_status_t check_start(void* context,
+                                   const rabbet_dnnl_implementation_t* found) {
+  static const int32_t method = 3 << 24;
+  bool is_sgemm = strcmp(found->name, "gemm:jit") == 0;
+  *(int*)context += is_sgemm;
+  assert_int_equal(rabbet_dnnl_start_us(found->id | method) > 0, is_sgemm);
+  return rabbet_ok();
+}
+
+// The library's SGEMM alone is slow to start; no other name is like it.
+static void sgemm_starts_slowly(void** state) {
+  (void)state;
+  int count = 0;
+  rabbet_dnnl_t* dnnl = NULL;
+  rabbet_dnnl_spec_t spec = product();
+  RABBET_EXPECT_OK(rabbet_dnnl_create(SYSTEM, &dnnl));
+  RABBET_EXPECT_OK(rabbet_dnnl_enumerate(dnnl, &spec, 1, check_start, &count));
+  assert_int_equal(count, 1);
+  rabbet_dnnl_destroy(dnnl);
+}
+
 static void a_list_leaves_the_cache_as_it_was(void** state) {
   (void)state;
   int before = capacity();
@@ -141,6 +162,7 @@ static void lists_of_several_threads(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sgemm_starts_slowly),
       cmocka_unit_test(a_list_leaves_the_cache_as_it_was),
       cmocka_unit_test(lists_are_kept_apart),
       cmocka_unit_test(a_list_that_fails_too),
