@@ -179,6 +179,29 @@ def pixels(swapped: bool) -> onnx.ModelProto:
     return g.model()
 
 
+def areas() -> onnx.ModelProto:
+    """As YOLO12: pixels attend to those of their area, strips of the image."""
+    g = Graph()
+    g.nodes.clear()
+    strip = WINDOWS * ROWS // 2
+    g.add("Transpose", ["x"], "turned", perm=[0, 3, 1, 2])
+    g.add("Conv", ["turned", g.weight("kernel", 3 * ALL, ALL, 1, 1)], "qkv")
+    g.reshape("qkv", "flat", -1, 3 * ALL, WINDOWS * ROWS)
+    rows = g.add("Transpose", ["flat"], "rows", perm=[0, 2, 1])
+    heads = g.reshape(rows, "heads", -1, strip, HEADS, 3 * WIDTH)
+    heads = g.add("Transpose", [heads], "by head", perm=[0, 2, 3, 1])
+    g.add("Split", [heads], "parts", axis=2, num_outputs=3)
+    g.nodes[-1].output[:] = "q", "k", "v"
+    q = g.add("Transpose", ["q"], "qt", perm=[0, 1, 3, 2])
+    g.inits["scale"] = np.float32(WIDTH**-0.5)
+    scores = g.add("MatMul", [g.add("Mul", [q, "scale"], "scaled"), "k"], "scores")
+    g.add("Softmax", [scores], "weights", axis=-1)
+    g.add("MatMul", ["v", g.add("Transpose", ["weights"], "wt", perm=[0, 1, 3, 2])], "mixed")
+    g.add("Transpose", ["mixed"], "together", perm=[0, 3, 1, 2])
+    g.reshape("together", "y", -1, WINDOWS, ROWS, ALL)
+    return g.model()
+
+
 MODELS = {
     "masked": masked_windows(),
     "cosine": masked_windows(cosine=True),
@@ -186,6 +209,7 @@ MODELS = {
     "places": places(),
     "pixels": pixels(swapped=False),
     "swapped pixels": pixels(swapped=True),
+    "areas": areas(),
 }
 
 

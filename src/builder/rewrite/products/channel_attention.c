@@ -258,6 +258,28 @@ static bool channels_pixels_first(rabbet_parts_t* p, int32_t rank) {
   return true;
 }
 
+// Makes one of the transposes after the product, as far as they are one.
+static rabbet_status_t channels_join_moves(rabbet_build_t* build,
+                                           rabbet_ir_node_t* last) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, last, 0);
+  rabbet_status_t status = rabbet_ok();
+  rabbet_parts_chain_t chain;
+  rabbet_parts_t parts;
+  channels_moves_after(ir, last, &chain);
+  while (chain.count > 1 &&
+         !rabbet_parts_read(ir, &chain, 0, &parts, &status)) {
+    RABBET_RETURN_IF_ERROR(status);
+    --chain.count;
+  }
+  if (chain.count < 2) return rabbet_ok();
+  rabbet_ir_node_t* end = chain.nodes[chain.count - 1];
+  const rabbet_shape_t shape = rabbet_ir_output(ir, end, 0)->shape;
+  RABBET_RETURN_IF_ERROR(rabbet_parts_make(build, &parts, end, &shape, &value));
+  (void)rabbet_ir_bypass(ir, end, rabbet_ir_value(ir, value->id));
+  return rabbet_ok();
+}
+
 static rabbet_status_t channels_result(rabbet_build_t* build,
                                        rabbet_ir_node_t* last) {
   rabbet_ir_t* ir = &build->ir;
@@ -274,7 +296,7 @@ static rabbet_status_t channels_result(rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(status);
     if (fits) break;
   }
-  if (chain.count == 0) return rabbet_ok();
+  if (chain.count == 0) return channels_join_moves(build, last);
   rabbet_ir_node_t* end = chain.nodes[chain.count - 1];
   const rabbet_shape_t image = rabbet_ir_output(ir, end, 0)->shape;
   rabbet_shape_t shape = image;
