@@ -19,21 +19,29 @@ import os
 import re
 import textwrap
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import (
+    free_unbacked_symbols,
+    statically_known_false,
+    statically_known_true,
+)
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from ._known import changed_by
+from ._objects import MISSING, Objects, merge
 
 CHECK = "rabbet: "
 """How the messages of checks begin that a plan makes."""
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+# Parts of torch that are written as modules are: they check what they are given.
+_AS_MODULES = tuple(os.path.join(_TORCH, part) for part in ("distributions", "nn"))
 _TALKS = {"logger", "logging", "warnings", "print"}
 
 
@@ -67,8 +75,14 @@ _exports = threading.RLock()
 
 
 def _is_asked(value: Any) -> bool:
-    """Whether Python cannot tell what a tensor holds while an export is under way."""
+    """Whether Python cannot tell what a tensor holds, or whether a condition on sizes that
+    data tells is met, while an export is under way."""
     value_of = _export.value_of
+    if isinstance(value, torch.SymInt):
+        value = value != 0
+    if isinstance(value, torch.SymBool):
+        told = value_of is not None and bool(free_unbacked_symbols(value))
+        return told and not (statically_known_true(value) or statically_known_false(value))
     if value_of is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
         return False
     return value_of(value) is None
@@ -76,12 +90,17 @@ def _is_asked(value: Any) -> bool:
 
 class Ways(TorchFunctionMode):
     """Refuses a way of a branch that changes a tensor from before the branch other than
-    by a variable of its own: as both ways are computed, the other way would see it."""
+    by a variable of its own: as both ways are computed, the other way would see it. What a
+    way changes in objects is put back behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: Any = ()) -> None:
+        """roots: the module and its arguments."""
         super().__init__()
+        self._roots = tuple(roots)
         # Tensors with memory of their own that each way, outer ones first, has made.
         self._made: list[list[torch.Tensor]] = []
+        self._before: list[Objects] = []
+        self._first: list[Any] = []  # what first ways changed
 
     def __enter__(self) -> Ways:
         _export.ways = self
@@ -92,15 +111,39 @@ class Ways(TorchFunctionMode):
         _export.ways = None
         super().__exit__(*error)
 
-    def begin(self) -> None:
-        """What follows belongs to a way."""
+    def begin(self, others: Sequence[Any] = ()) -> None:
+        """What follows belongs to a way. others: what its variables hold."""
         self._made.append([])
+        self._before.append(Objects((*self._roots, *others)))
 
-    def end(self) -> None:
-        """The end of the innermost way."""
+    def end(self) -> Any:
+        """The end of the innermost way: what it changed in objects, which is put back."""
         made = self._made.pop()
         if self._made:
             self._made[-1] += made
+        return self._before.pop().undo()
+
+    def second(self, others: Sequence[Any] = ()) -> None:
+        """The end of a first way, and the begin of the second one."""
+        first = self.end()
+        self.begin(others)
+        self._first.append(first)
+
+    def joined(self, condition: Any) -> torch.Tensor:
+        """The end of the second way. Returns which of them counts."""
+        second = self.end()
+        which = truth(condition)
+
+        def refuse(reason: str) -> None:
+            raise CannotSelectError(reason)
+
+        def select(name: str, one: Any, other: Any) -> Any:
+            if one is MISSING or other is MISSING:
+                raise CannotSelectError(f"only one of two ways sets the attribute '{name}'")
+            return _selected(which, name, one, other)
+
+        merge(self._first.pop(), second, select, refuse)
+        return which
 
     def within(self) -> bool:
         """Whether data may decide that what is computed now counts for nothing."""
@@ -131,16 +174,6 @@ def _shares(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     return any(alias(tensor, other) for other in others)
 
 
-@contextlib.contextmanager
-def _way() -> Iterator[None]:
-    assert _export.ways is not None
-    _export.ways.begin()
-    try:
-        yield
-    finally:
-        _export.ways.end()
-
-
 def undecided(value: Any) -> bool:
     """Whether data decides a condition."""
     return _is_asked(value)
@@ -151,8 +184,36 @@ def item(value: Any) -> Any:
     return value if _is_asked(value) else value.item()
 
 
+def whole(value: Any) -> Any:
+    """int(value), or a tensor of it."""
+    if isinstance(value, torch.SymInt):
+        return value
+    if not _is_asked(value):
+        return int(value)
+    return value.trunc() if value.is_floating_point() else value
+
+
+def length(value: Any) -> Any:
+    """len(value), which Python wants to be known."""
+    return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else len(value)
+
+
+def number(kind: Callable[[Any], Any], value: Any, *others: Any) -> Any:
+    """int(value) or float(value), as a number that data tells where torch has such ones:
+    it may be an extent."""
+    if others or not isinstance(value, torch.Tensor) or not _is_asked(value):
+        return kind(value, *others)
+    if kind is int:
+        return value.reshape(()).long().item()
+    return value.reshape(()).float().item()
+
+
 def truth(value: Any) -> Any:
     """bool(value), or a tensor of it."""
+    if isinstance(value, torch.SymInt):
+        value = value != 0
+    if isinstance(value, torch.SymBool) and _is_asked(value):
+        return torch.scalar_tensor(torch.sym_ite(value, 1, 0)) > 0
     return value.reshape(()).bool() if _is_asked(value) else bool(value)
 
 
@@ -205,11 +266,9 @@ def begun(
     """Values for one way: those that it changes in place are copies, which no other
     variable that the way reads may have for its memory."""
     assert _export.ways is not None
-    if is_second:
-        _export.ways.end()
-    _export.ways.begin()
+    (_export.ways.second if is_second else _export.ways.begin)((*found, *others))
     for value, change in zip(found, changed, strict=True):
-        if change and not isinstance(value, (torch.Tensor, *_IMMUTABLE)):
+        if change and not isinstance(value, (torch.Tensor, list, dict, *_IMMUTABLE)):
             raise CannotSelectError(f"a branch changes a {type(value).__name__} in place")
     places = [*zip(found, changed, strict=True), *((value, False) for value in others)]
     tensors = [(v, change) for v, change in places if isinstance(v, torch.Tensor)]
@@ -245,8 +304,7 @@ def selected(
 ) -> tuple[Any, ...]:  # fmt: skip
     """The variables after both ways."""
     assert _export.ways is not None
-    _export.ways.end()
-    which = truth(condition)
+    which = _export.ways.joined(condition)
     found = []
     for name, change, old, a, b in zip(names, changed, before, one, other, strict=True):
         value = _selected(which, name, a, b)
@@ -262,11 +320,14 @@ def chosen(
     """`one() if condition else other()`."""
     if not _is_asked(condition):
         return one() if condition else other()
-    with _way():
-        first = one()
-    with _way():
-        second = other()
-    found = _selected(truth(condition), "an expression", first, second)
+    assert _export.ways is not None
+    cells = [cell for each in (one, other) for cell in each.__closure__ or ()]
+    read = [cell.cell_contents for cell in cells]
+    _export.ways.begin(read)
+    first = one()
+    _export.ways.second(read)
+    second = other()
+    found = _selected(_export.ways.joined(condition), "an expression", first, second)
     if found is _UNSET:
         raise CannotSelectError("a variable has no value")
     return found
@@ -294,7 +355,8 @@ def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
             return all(map(target, node.elts))
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             return target(node.value, True)
-        return False
+        # What objects hold is put back behind each way.
+        return isinstance(node, (ast.Attribute, ast.Subscript))
 
     for one in body:
         if isinstance(one, ast.Assign):
@@ -310,7 +372,8 @@ def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
                 for name, changes in inner.items()
             )
         else:
-            fits = isinstance(one, ast.Pass) or _is_talk(one)
+            is_call = isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
+            fits = isinstance(one, ast.Pass) or is_call or _is_talk(one)
         if not fits or _changes_unseen(one):
             return None
     return found
@@ -359,8 +422,9 @@ class _Condition(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
             return _call("item", node.func.value)
-        is_truth = isinstance(node.func, ast.Name) and node.func.id == "bool"
-        return _call("truth", *node.args) if is_truth and len(node.args) == 1 else node
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        form = {"bool": "truth", "int": "whole", "len": "length"}.get(name)
+        return _call(form, *node.args) if form and len(node.args) == 1 else node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         return node
@@ -435,17 +499,57 @@ class _Statements(ast.NodeTransformer):
             node.body = _one_return(node.body)
         return self._nested(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
+    def visit_For(self, node: ast.For) -> Any:
+        node.body = self._without_continue(node.body)
         self.generic_visit(node)
-        if not self._is_meant(node.test) or _changes_unseen(node):
+        return node
+
+    def _without_continue(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The body of a loop in which what follows a `continue` is the other way."""
+        for place, one in enumerate(body):
+            if not isinstance(one, ast.If) or not self._is_meant(one.test):
+                continue
+            if not isinstance(one.body[-1], ast.Continue) or place + 1 == len(body):
+                continue
+            last = ast.copy_location(ast.Pass(), one.body[-1])
+            rest = self._without_continue([*one.orelse, *body[place + 1 :]])
+            way = ast.copy_location(ast.If(one.test, [*one.body[:-1], last], rest), one)
+            return [*body[:place], way]
+        return body
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Numbers that data tells may be extents: int(lengths.max())."""
+        self.generic_visit(node)
+        kind = node.func.id if isinstance(node.func, ast.Name) else ""
+        if kind not in ("int", "float", "len") or not node.args or not self._is_meant(node):
             return node
+        self.written += 1
+        if kind == "len":
+            return _call("length", *node.args)
+        return _call("number", node.func, *node.args)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        if not self._is_meant(node.test) or _changes_unseen(node):
+            self.generic_visit(node)
+            return node
+        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
         self.written += 1
         test = _Condition().visit(node.test)
         return _call("chosen", test, _lambda(node.body), _lambda(node.orelse))
 
     def visit_If(self, node: ast.If) -> Any:
-        self.generic_visit(node)
-        return self._branch(node) if self._is_meant(node.test) else node
+        for way in (node.body, node.orelse):
+            way[:] = self._visited(way)
+        found = self._branch(node) if self._is_meant(node.test) else node
+        if found is node:
+            node.test = self.visit(node.test)
+        return found
+
+    def _visited(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for each in map(self.visit, body):
+            found += each if isinstance(each, list) else [each]
+        return found
 
     def _is_meant(self, node: Any) -> bool:
         return any(node.lineno <= line <= node.end_lineno for line in self.lines)
@@ -481,18 +585,19 @@ class _Statements(ast.NodeTransformer):
             form = (
                 "_rabbet_1 = _rabbet.values(locals(), NAMES)\n"
                 "TARGETS = _rabbet.begun(False, _rabbet_1, CHANGED, "
-                "_rabbet.values(locals(), OTHERS))\n"
+                "_rabbet.values({**globals(), **locals()}, OTHERS))\n"
                 "BODY\n"
                 "_rabbet_2 = _rabbet.values(locals(), NAMES)\n"
                 "TARGETS = _rabbet.begun(True, _rabbet_1, CHANGED, "
-                "_rabbet.values(locals(), OTHERS))\n"
+                "_rabbet.values({**globals(), **locals()}, OTHERS))\n"
                 "ELSE\n"
                 "_rabbet_3 = _rabbet.values(locals(), NAMES)\n"
                 "TARGETS = _rabbet.selected(_rabbet_0, NAMES, CHANGED, _rabbet_1, _rabbet_2, "
                 "_rabbet_3)"
             )
         sets = sets or {}
-        if "TARGETS" in form and not sets:
+        said = [*node.body, *node.orelse]
+        if "TARGETS" in form and all(isinstance(s, ast.Pass) or _is_talk(s) for s in said):
             form = "pass"
         names = ast.Tuple([ast.Constant(name) for name in sets], ast.Load())
         changed = ast.Tuple([ast.Constant(c) for c in sets.values()], ast.Load())
@@ -576,6 +681,8 @@ def _rewritten(code: CodeType, wanted: Collection[int]) -> CodeType | None:
         free = [name for name in free if name != "__class__"]
     outer = ast.parse("def outer(): pass").body[0]
     sets = [ast.parse(f"{name} = None").body[0] for name in free]
+    if function.name not in free:  # a function that calls itself, or passes itself on
+        sets.insert(0, ast.Global([function.name]))
     outer.body = [*sets, *body]  # type: ignore[attr-defined]
     module = ast.fix_missing_locations(ast.Module([outer], []))
     return _found(compile(module, code.co_filename, "exec"), code)
@@ -602,12 +709,13 @@ def _found(within: CodeType, like: CodeType) -> CodeType | None:
 
 
 def place_of(error: BaseException) -> tuple[FrameType, int] | None:
-    """The innermost line of Python that is neither torch's nor ours."""
+    """The innermost line of Python that is neither of torch's machinery nor ours."""
     found = None
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith((_TORCH, _OURS, "<")):
+        is_theirs = file.startswith((_TORCH, _OURS, "<"))
+        if not is_theirs or file.startswith(_AS_MODULES):
             found = trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
     return found

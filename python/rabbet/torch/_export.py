@@ -80,7 +80,7 @@ def exported(
     with exportable(), Rewritten(known.value) as rewritten:
         for _round in range(_MOST_ROUNDS):
             try:
-                with WholeLayers(), known, Ways():
+                with WholeLayers(), known, Ways((module, args, kwargs)):
                     return torch.export.export(
                         module, args or (), kwargs, dynamic_shapes=dynamic_shapes,
                         strict=False,

@@ -398,6 +398,13 @@ class Graph:
         is_between = 1 - sympy.Min(1, integers.Mod(above, below))
         return self.size(up - is_between * integers.Mod(up, sympy.Integer(2)))
 
+    def _case(self, cases: Sequence[Any]) -> str:
+        """The first value whose condition holds; the last one's always does."""
+        found = self.size(cases[-1][0])
+        for value, holds in reversed(cases[:-1]):
+            found = self.op("Where", self.truth(holds), self.size(value), found)
+        return found
+
     def _power(self, base: Any, exponent: Any) -> str:
         if not exponent.is_Integer or not 0 < int(exponent) < 8:
             raise UnsupportedError(f"a size is a power, '{base}**{exponent}'")
@@ -643,6 +650,7 @@ _EXPRESSIONS: dict[Any, Callable[..., str]] = {
     ),
     integers.PowByNatural: lambda g, a, b: g._power(a, b),
     integers.Identity: lambda g, a: g.size(a),
+    sympy.Piecewise: lambda g, *cases: g._case(cases),
 }
 
 
