@@ -13,8 +13,9 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils import _pytree as pytree
 
 from .._errors import InvalidArgumentError, UnsupportedError
-from . import _branches, _known, _whole_layers
+from . import _branches, _forms, _known, _whole_layers
 from ._branches import CannotSelectError, Rewritten, Ways
+from ._forms import numbers_of_sizes
 from ._known import KnownValues
 from ._vision import exportable
 from ._whole_layers import WholeLayers
@@ -22,7 +23,7 @@ from ._whole_layers import WholeLayers
 # torch names the innermost line of Python that asks for a size: the module's, not ours, through
 # which all its calls go.
 uninteresting_files().update(
-    str(each.__file__) for each in (_branches, _known, _whole_layers)
+    str(each.__file__) for each in (_branches, _forms, _known, _whole_layers)
 )
 
 # Lines at which data decides that are rewritten, each with an export of its own.
@@ -77,7 +78,7 @@ def exported(
     _refuse_repeated((args or (), kwargs or {}))
     known = KnownValues()
     first: GuardOnDataDependentSymNode | None = None
-    with exportable(), Rewritten(known.value) as rewritten:
+    with exportable(), numbers_of_sizes(), Rewritten(known.value) as rewritten:
         for _round in range(_MOST_ROUNDS):
             try:
                 with WholeLayers(), known, Ways((module, args, kwargs)):

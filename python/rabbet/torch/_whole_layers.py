@@ -2,6 +2,7 @@
 
 torch traces LSTM, GRU and RNN step by step to tell the sizes of their results, so that an export
 has the number of steps of its example alone. Operators of our own tell them without a trace.
+Other functions have forms in _forms.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+from ._forms import FORMS
 
 _LIBRARY = torch.library.Library("rabbet", "FRAGMENT")
 _KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -38,7 +41,8 @@ _OPERATORS = {getattr(torch._VF, kind): _define(kind) for kind in _KINDS}
 
 
 class WholeLayers(TorchFunctionMode):
-    """While it is active, layers whose number of steps varies are operators of ours."""
+    """While it is active, layers whose number of steps varies are operators of ours, and
+    functions that would fix sizes have other forms."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -46,7 +50,12 @@ class WholeLayers(TorchFunctionMode):
         operator = _OPERATORS.get(func)
         if operator is not None and _varies(*args):
             return operator(*args)
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func in FORMS and not torch.compiler.is_dynamo_compiling():
+            found = FORMS[func](*args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        return func(*args, **kwargs)
 
 
 def _varies(x: Any, state: Any, params: Any, *others: Any) -> bool:

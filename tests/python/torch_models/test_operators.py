@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -255,7 +256,51 @@ def _at_edges(x: Any) -> Any:
     ]  # fmt: skip
 
 
+def _kernels_of_each(x: Any) -> Any:
+    """A kernel for each image or channel, and as many as there are images."""
+    b, c, rows, columns = x.shape
+    images, kernels = x.reshape(1, b * c, rows, columns), x[..., :3, :3]
+    own = kernels.flip(1).unsqueeze(2).repeat(1, 1, c, 1, 1) * 0.5
+    deep = kernels.reshape(b * c, 1, 3, 3)
+    up: dict[str, Any] = {"stride": 2, "padding": 1, "output_padding": 1}
+    return (
+        F.conv2d(images, deep, x[..., 0, 0].reshape(-1), (1, 2), padding=1, groups=b * c),
+        F.conv2d(x, kernels, dilation=(2, 1), padding=2),
+        F.conv_transpose2d(images, own.reshape(b * c, c, 3, 3), groups=b, **up),
+    )
+
+
+def _of_sizes(x: Any) -> Any:
+    """Functions that torch traces with the numbers of the example."""
+    b, s = x.shape
+    place = x.argmax(1)
+    below = torch.tril_indices(b, s, 1)
+    return (
+        torch.linspace(0, 1, s), torch.linspace(0.5, s - 0.5, steps=b) * math.sqrt(s),
+        torch.linspace(1 / s - 1, 1 - 1 / s, s), torch.linspace(0, b, 5),
+        F.one_hot(place, s), F.one_hot(place + 1), F.one_hot((x > 0).long(), 3),
+        x / x.new_tensor([s, b]).max(), x * torch.as_tensor([s, 2.5]).sum(),
+        x * torch.tensor([[s * 0.5, 1], [3, b]])[0, 0], x[below[0], below[1]],
+        x.take_along_dim(x.argsort(1), 1), torch.take_along_dim(x[:, :1], x.argsort(0)[:1], 0),
+        x + 1 if torch.equal(x, x * 2) else x - 1,
+        x if torch.allclose(x, x + 1e-9) and torch.is_nonzero(x.sum() - 1) else -x,
+    )  # fmt: skip
+
+
+def _transformed(x: Any, theta: Any) -> Any:
+    """Spatial transformers."""
+    grids = [F.affine_grid(theta, x.shape, align_corners=align) for align in (True, False)]
+    image = F.grid_sample(x, grids[1], align_corners=False)
+    return *grids, image, F.affine_grid(theta, [x.shape[0], 1, 1, x.shape[3]])
+
+
 CASES: dict[str, Case] = {
+    "of sizes": Case(_of_sizes, _matrix),
+    "transformed": Case(
+        _transformed,
+        lambda b, s: (torch.randn(b, 1, s, s + 1), torch.randn(b, 2, 3)),
+        ((0, 2, 3), (0,)),
+    ),
     "running": Case(_running, _matrix),
     "middles": Case(_middles, _matrix),
     "small logarithms": Case(_small_logarithms, _matrix),
@@ -265,6 +310,9 @@ CASES: dict[str, Case] = {
         _areas,
         lambda b, s: (torch.randn(b, 2, s, s + 1), torch.randn(s + 3, 2 * s)),
         ((0, 2, 3), (0, 1)),
+    ),
+    "kernels of each": Case(
+        _kernels_of_each, lambda b, s: (torch.randn(b, 2, s + 2, s),), ((0, 2, 3),)
     ),
     "merge": Case(
         _merge,
@@ -335,6 +383,29 @@ def test_deconvolutions_of_a_given_size() -> None:
         return torch.randn(b, 3, s, s), torch.randn(2 * s - b % 2, 2 * s - b % 2)
 
     _assert_same(Upward().eval(), Case(lambda: None, args, ((0, 2, 3), (0, 1))))
+
+
+class OfWeights(nn.Module):
+    """What Rabbet lacks, of weights alone: torch computes it once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        orthogonal = nn.utils.parametrizations.orthogonal
+        self.turns = nn.Sequential(*(
+            orthogonal(nn.Linear(4, 4), orthogonal_map=kind) for kind in ("matrix_exp", "cayley")
+        ))  # fmt: skip
+        self.register_buffer("matrix", torch.randn(4, 4))
+
+    def forward(self, x: Any) -> Any:
+        """Products with factors of a matrix."""
+        u, values, v = torch.linalg.svd(self.matrix)
+        spectrum = torch.view_as_real(torch.linalg.eigvals(self.matrix)).abs().sum()
+        return self.turns(x) @ u.abs() @ torch.diag(values) @ v.abs() + spectrum
+
+
+def test_operators_of_weights_alone() -> None:
+    torch.manual_seed(4)
+    _assert_same(OfWeights().eval(), Case(lambda: None, lambda b, s: (torch.randn(b, 4),), ((0,),)))
 
 
 class Steps(nn.Module):
