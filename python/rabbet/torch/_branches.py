@@ -32,6 +32,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from ._graph import fraction
 from ._known import changed_by
 from ._objects import MISSING, Objects, merge
 
@@ -198,9 +199,23 @@ def length(value: Any) -> Any:
     return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else len(value)
 
 
+def _of_size(kind: Callable[[Any], Any], value: Any) -> Any:
+    """int(value) or float(value) of a size. A plan computes a truncated quotient of sizes;
+    what depends on how Python's numbers round is the example's."""
+    if kind is float:
+        return torch.sym_float(value)
+    if isinstance(value, torch.SymInt):
+        return value
+    parts = fraction(value.node.expr)
+    is_exact = parts is not None and parts[0].is_nonnegative
+    return torch.sym_int(value) if is_exact else int(value)
+
+
 def number(kind: Callable[[Any], Any], value: Any, *others: Any) -> Any:
-    """int(value) or float(value), as a number that data tells where torch has such ones:
-    it may be an extent."""
+    """int(value) or float(value), as a number that data or sizes tell where torch has such
+    ones: it may be an extent."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)) and not others:
+        return _of_size(kind, value)
     if others or not isinstance(value, torch.Tensor) or not _is_asked(value):
         return kind(value, *others)
     if kind is int:
@@ -743,10 +758,23 @@ class Rewritten:
     def at(self, error: BaseException) -> bool:
         """Rewrites the line at which torch gave up; whether there is one to rewrite."""
         place = place_of(error)
-        if place is None:
+        return place is not None and self._rewrite(place[0].f_code, place[1])
+
+    def numbers(self, lines: Collection[tuple[str, int]]) -> bool:
+        """Rewrites lines, of files, whose int() or float() fixed a size; whether there are
+        any."""
+        found = False
+        if not lines:
             return False
-        code, line = place[0].f_code, place[1]
-        del place
+        for function in [f for f in gc.get_objects() if isinstance(f, FunctionType)]:
+            code = function.__code__
+            for file, line in lines:
+                if code.co_filename == file and line in {n for *_, n in code.co_lines()}:
+                    found |= self._rewrite(function.__code__, line)
+        return found
+
+    def _rewrite(self, code: CodeType, line: int) -> bool:
+        """Whether a line could be rewritten."""
         known = self._lines.get(code, set())
         # A function that the export defines anew is not the one that was rewritten.
         if line in known or (code, line) in self._tried:

@@ -441,6 +441,57 @@ def test_number_of_steps_varies() -> None:
     _assert_same(Steps().eval(), Case(lambda: None, args, ((0, 1), (0,))))
 
 
+class Packed(nn.Module):
+    """Recurrent layers of sequences of several lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 4, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(8, 5)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        """Outputs, lengths and last states; a layer works on packed elements in between."""
+        given = {"batch_first": True, "enforce_sorted": False}
+        packed, (h, c) = self.lstm(nn.utils.rnn.pack_padded_sequence(x, y, **given))
+        data, *others = packed
+        packed, last = self.gru(nn.utils.rnn.PackedSequence(data.tanh() * 2, *others))
+        found, lengths = nn.utils.rnn.pad_packed_sequence(packed, True)
+        whole, _ = nn.utils.rnn.pad_packed_sequence(packed, False, -1.0, x.shape[1])
+        return found, lengths, whole, h, c, last
+
+
+def test_packed_sequences() -> None:
+    torch.manual_seed(4)
+
+    def args(b: int, s: int) -> tuple[Any, ...]:
+        return torch.randn(b, s, 6), 1 + torch.arange(b) * 5 % (s - 1)
+
+    _assert_same(Packed().eval(), Case(lambda: None, args, ((0, 1), (0,))))
+
+
+def half(x: Any) -> Any:
+    """Python's numbers of sizes."""
+    s = x.shape[1]
+    k, most = int(s * 0.5), int(s // 2 + x.shape[0])
+    return x.topk(k, 1)[0] / float(s), x[:, : int(s / 4) + 2], x * float(most), int(s)
+
+
+def quarter(x: Any) -> Any:
+    """Of a size that the caller says to vary."""
+    return x * 0.25 / float(x.shape[1])
+
+
+def test_numbers_of_sizes() -> None:
+    _assert_same(Function(half), Case(half, _matrix))
+    columns = torch.export.Dim("columns", min=4, max=99)
+    model = trt.compile(
+        Function(quarter), (torch.randn(3, 8), None),
+        dynamic_shapes=({1: columns}, None), **OPTIONS,
+    )  # fmt: skip
+    x = torch.randn(3, 21)
+    torch.testing.assert_close(model(x, None), quarter(x))
+
+
 class Rescaled(nn.Module):
     """A parameter that calls change."""
 
