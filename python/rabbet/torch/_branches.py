@@ -19,7 +19,7 @@ import os
 import re
 import textwrap
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -31,6 +31,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakIdKeyDictionary
 
 from ._graph import fraction
 from ._known import changed_by
@@ -102,6 +103,7 @@ class Ways(TorchFunctionMode):
         self._made: list[list[torch.Tensor]] = []
         self._before: list[Objects] = []
         self._first: list[Any] = []  # what first ways changed
+        self.sources = WeakIdKeyDictionary()  # of what nonzero() gave
 
     def __enter__(self) -> Ways:
         _export.ways = self
@@ -154,6 +156,10 @@ class Ways(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if getattr(func, "__name__", "") == "nonzero" and len(args) == 1 and not kwargs:
+            result = func(*args)
+            self.sources[result] = args[0]
+            return result
         if not self._made or torch.compiler.is_dynamo_compiling():
             return func(*args, **kwargs)
         for tensor in changed_by(func, args, kwargs):
@@ -192,6 +198,27 @@ def whole(value: Any) -> Any:
     if not _is_asked(value):
         return int(value)
     return value.trunc() if value.is_floating_point() else value
+
+
+_MOST_PLACES = 256
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(whether it is there, row) of the rows of a tensor. Of those that nonzero() found, all
+    that there may be."""
+    ways = _export.ways
+    source = None if ways is None or not _is_tensor(value) else ways.sources.get(value)
+    if source is None or any(isinstance(n, torch.SymInt) for n in source.shape):
+        yield from ((True, row) for row in value)
+        return
+    if source.numel() > _MOST_PLACES:
+        raise CannotSelectError(f"a loop over up to {source.numel()} places of nonzero()")
+    for place in itertools.product(*map(range, source.shape)):
+        yield source[place] != 0, torch.tensor(place, device=source.device)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def length(value: Any) -> Any:
@@ -360,12 +387,16 @@ def never(condition: Any, message: str) -> None:
 
 def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
     """The variables that statements set, and whether in place; None if they do anything
-    else, or one thing and the other with the same variable."""
+    else, or change a variable in place and then set it anew."""
     found: dict[str, bool] = {}
+
+    def fits_before(name: str, changes: bool) -> bool:
+        """What is set and then changed is a tensor of the way's own, as Ways sees to."""
+        return not found.setdefault(name, changes) or changes
 
     def target(node: ast.expr, changes: bool = False) -> bool:
         if isinstance(node, ast.Name):
-            return found.setdefault(node.id, changes) is changes
+            return fits_before(node.id, changes)
         if isinstance(node, (ast.Tuple, ast.List)):
             return all(map(target, node.elts))
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
@@ -374,6 +405,11 @@ def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
         return isinstance(node, (ast.Attribute, ast.Subscript))
 
     for one in body:
+        changed = _changed_by_method(one)
+        if changed is not None:
+            if not target(changed, True) or any(map(_changes_unseen, one.value.args)):  # type: ignore[attr-defined]
+                return None
+            continue
         if isinstance(one, ast.Assign):
             fits = all(map(target, one.targets))
         elif isinstance(one, ast.AugAssign):
@@ -383,15 +419,23 @@ def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
         elif isinstance(one, ast.If):
             inner = _names_set([*one.body, *one.orelse])
             fits = inner is not None and all(
-                found.setdefault(name, changes) is changes
-                for name, changes in inner.items()
+                fits_before(name, changes) for name, changes in inner.items()
             )
         else:
             is_call = isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
             fits = isinstance(one, ast.Pass) or is_call or _is_talk(one)
-        if not fits or _changes_unseen(one):
+        if not fits or _changes_unseen(one.test if isinstance(one, ast.If) else one):
             return None
     return found
+
+
+def _changed_by_method(one: ast.stmt) -> ast.Name | None:
+    """The variable of a statement such as `x.index_add_(0, rows, y)`."""
+    call = one.value if isinstance(one, ast.Expr) else None
+    method = call.func if isinstance(call, ast.Call) else None
+    if not isinstance(method, ast.Attribute) or not isinstance(method.value, ast.Name):
+        return None
+    return method.value if re.fullmatch(r".*[^_]_", method.attr) else None
 
 
 def _is_talk(one: ast.stmt) -> bool:
@@ -515,19 +559,37 @@ class _Statements(ast.NodeTransformer):
         return self._nested(node)
 
     def visit_For(self, node: ast.For) -> Any:
-        node.body = self._without_continue(node.body)
+        is_meant = isinstance(node.iter, ast.Name) and self._is_meant(node.iter)
+        node.body = self._without_continue(node.body, is_meant)
         self.generic_visit(node)
-        return node
+        return self._loop(node) if is_meant and not node.orelse else node
 
-    def _without_continue(self, body: list[ast.stmt]) -> list[ast.stmt]:
+    def _loop(self, node: ast.For) -> Any:
+        """A loop over the places that nonzero() found: of all places, each of them a branch."""
+        names = [f"_rabbet_is_{self.written}", f"_rabbet_place_{self.written}"]
+        found, place = (ast.Name(name, ast.Load()) for name in names)
+        take = ast.copy_location(ast.Assign([node.target], place), node)
+        way = ast.If(found, [take, *node.body], [])
+        for each in ast.walk(way.test):
+            ast.copy_location(each, node.iter)
+        branch = self._branch(ast.copy_location(way, node))
+        if branch is way:
+            return node
+        target = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
+        loop = ast.For(target, _call("places", node.iter), branch, [])
+        return ast.fix_missing_locations(ast.copy_location(loop, node))
+
+    def _without_continue(
+        self, body: list[ast.stmt], always: bool = False
+    ) -> list[ast.stmt]:
         """The body of a loop in which what follows a `continue` is the other way."""
         for place, one in enumerate(body):
-            if not isinstance(one, ast.If) or not self._is_meant(one.test):
+            if not isinstance(one, ast.If) or not (always or self._is_meant(one.test)):
                 continue
             if not isinstance(one.body[-1], ast.Continue) or place + 1 == len(body):
                 continue
             last = ast.copy_location(ast.Pass(), one.body[-1])
-            rest = self._without_continue([*one.orelse, *body[place + 1 :]])
+            rest = self._without_continue([*one.orelse, *body[place + 1 :]], always)
             way = ast.copy_location(ast.If(one.test, [*one.body[:-1], last], rest), one)
             return [*body[:place], way]
         return body

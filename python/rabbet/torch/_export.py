@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from .._errors import InvalidArgumentError, UnsupportedError
 from . import _branches, _forms, _known, _whole_layers
 from ._branches import CannotSelectError, Rewritten, Ways
-from ._forms import numbers_of_sizes
+from ._forms import conversions_of_nothing, numbers_of_sizes
 from ._guards import lines_that_fix
 from ._known import KnownValues
 from ._vision import exportable
@@ -80,7 +80,10 @@ def exported(
     _refuse_layouts((args or (), kwargs or {}))
     _refuse_repeated((args or (), kwargs or {}))
     known = KnownValues()
-    with exportable(), numbers_of_sizes(), Rewritten(known.value) as rewritten:
+    with (
+        exportable(), numbers_of_sizes(), conversions_of_nothing(),
+        Rewritten(known.value) as rewritten,
+    ):  # fmt: skip
         return _with_sizes((module, args or (), kwargs), dynamic_shapes, known, rewritten)
 
 

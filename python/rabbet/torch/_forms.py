@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -175,3 +176,27 @@ def numbers_of_sizes() -> Iterator[None]:
             undone.callback(setattr, math, name, theirs)
             setattr(math, name, _of_sizes(theirs, ours))
         yield
+
+
+@contextlib.contextmanager
+def conversions_of_nothing() -> Iterator[None]:
+    """While it is active, layer.to(dtype) of a module that is being exported, as routers of
+    experts have it in their forward, leaves the module alone if it changes no tensor. torch
+    cannot put other parameters in the place of those that it traces."""
+    apply = torch.nn.Module._apply
+
+    def applied(self: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors = [*self.parameters(), *self.buffers()]
+        same = any(map(is_fake, tensors)) and all(_is_alike(t, fn(t)) for t in tensors)
+        return self if same else apply(self, fn, *args, **kwargs)
+
+    with _LOCK:
+        torch.nn.Module._apply = applied  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            torch.nn.Module._apply = apply  # type: ignore[method-assign]
+
+
+def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (one.dtype, one.device, one.shape) == (other.dtype, other.device, other.shape)

@@ -84,6 +84,8 @@ class KnownValues(TorchFunctionMode):
         if torch.compiler.is_dynamo_compiling():  # a branch of torch.cond, a loop's step
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        if name == "__format__" and (value := self.value(args[0])) is not None:
+            return _computed(func, (value, *args[1:]), {})
         if name in _READS and len(args) == 1:
             value = self.value(args[0])
             if value is not None:

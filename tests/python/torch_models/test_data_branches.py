@@ -12,6 +12,7 @@ import rabbet as trt
 
 torch = pytest.importorskip("torch")
 
+import torch.nn.functional as F  # noqa: E402
 from rabbet.torch._branches import Rewritten  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -166,6 +167,26 @@ def rows_of_each(x: Any) -> Any:
     return result
 
 
+def experts_that_are_hit(x: Any) -> Any:
+    """The loop of transformers' mixtures of experts."""
+    result = torch.zeros_like(x)
+    mask = F.one_hot(((x[:, 0].nan_to_num(0, 0, 0) + 5) // 4).clamp(0, 3).long(), 4).t()
+    hit = torch.greater(mask.sum(-1), 0).nonzero()
+    names = {f"expert_{i}": i + 1 for i in range(4)}
+    for expert in hit:
+        expert = expert[0]
+        if expert == 3:
+            continue
+        (rows,) = torch.where(mask[expert])
+        found = x[rows] * names[f"expert_{expert}"]
+        if x.shape[1] > 2:
+            found *= 2
+        result.index_add_(0, rows, found)
+    if x.sum() > 0:
+        result.clamp_(max=50)
+    return result
+
+
 def rows_or_none(x: Any) -> Any:
     found = (x[:, 0] > 0).nonzero().squeeze(1)
     if not len(found) or x.sum() > 1000:
@@ -191,7 +212,7 @@ def checked_by_torch(x: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [clamped, both_ways, in_place, made_within, within, overwritten, returned, objects,
-     rows_of_each, rows_or_none, numbers_that_data_tells, checked_by_torch],
+     rows_of_each, experts_that_are_hit, rows_or_none, numbers_that_data_tells, checked_by_torch],
     ids=lambda f: f.__name__,
 )
 def test_data_selects(function: Callable[..., Any]) -> None:
