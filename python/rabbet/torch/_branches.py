@@ -24,16 +24,26 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import (
+    free_unbacked_symbols,
+    statically_known_false,
+    statically_known_true,
+)
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakIdKeyDictionary
 
+from ._graph import fraction
 from ._known import changed_by
+from ._objects import MISSING, Objects, merge
 
 CHECK = "rabbet: "
 """How the messages of checks begin that a plan makes."""
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+# Parts of torch that are written as modules are: they check what they are given.
+_AS_MODULES = tuple(os.path.join(_TORCH, part) for part in ("distributions", "nn"))
 _TALKS = {"logger", "logging", "warnings", "print"}
 
 
@@ -67,8 +77,14 @@ _exports = threading.RLock()
 
 
 def _is_asked(value: Any) -> bool:
-    """Whether Python cannot tell what a tensor holds while an export is under way."""
+    """Whether Python cannot tell what a tensor holds, or whether a condition on sizes that
+    data tells is met, while an export is under way."""
     value_of = _export.value_of
+    if isinstance(value, torch.SymInt):
+        value = value != 0
+    if isinstance(value, torch.SymBool):
+        told = value_of is not None and bool(free_unbacked_symbols(value))
+        return told and not (statically_known_true(value) or statically_known_false(value))
     if value_of is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
         return False
     return value_of(value) is None
@@ -76,12 +92,18 @@ def _is_asked(value: Any) -> bool:
 
 class Ways(TorchFunctionMode):
     """Refuses a way of a branch that changes a tensor from before the branch other than
-    by a variable of its own: as both ways are computed, the other way would see it."""
+    by a variable of its own: as both ways are computed, the other way would see it. What a
+    way changes in objects is put back behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: Any = ()) -> None:
+        """roots: the module and its arguments."""
         super().__init__()
+        self._roots = tuple(roots)
         # Tensors with memory of their own that each way, outer ones first, has made.
         self._made: list[list[torch.Tensor]] = []
+        self._before: list[Objects] = []
+        self._first: list[Any] = []  # what first ways changed
+        self.sources = WeakIdKeyDictionary()  # of what nonzero() gave
 
     def __enter__(self) -> Ways:
         _export.ways = self
@@ -92,15 +114,39 @@ class Ways(TorchFunctionMode):
         _export.ways = None
         super().__exit__(*error)
 
-    def begin(self) -> None:
-        """What follows belongs to a way."""
+    def begin(self, others: Sequence[Any] = ()) -> None:
+        """What follows belongs to a way. others: what its variables hold."""
         self._made.append([])
+        self._before.append(Objects((*self._roots, *others)))
 
-    def end(self) -> None:
-        """The end of the innermost way."""
+    def end(self) -> Any:
+        """The end of the innermost way: what it changed in objects, which is put back."""
         made = self._made.pop()
         if self._made:
             self._made[-1] += made
+        return self._before.pop().undo()
+
+    def second(self, others: Sequence[Any] = ()) -> None:
+        """The end of a first way, and the begin of the second one."""
+        first = self.end()
+        self.begin(others)
+        self._first.append(first)
+
+    def joined(self, condition: Any) -> torch.Tensor:
+        """The end of the second way. Returns which of them counts."""
+        second = self.end()
+        which = truth(condition)
+
+        def refuse(reason: str) -> None:
+            raise CannotSelectError(reason)
+
+        def select(name: str, one: Any, other: Any) -> Any:
+            if one is MISSING or other is MISSING:
+                raise CannotSelectError(f"only one of two ways sets the attribute '{name}'")
+            return _selected(which, name, one, other)
+
+        merge(self._first.pop(), second, select, refuse)
+        return which
 
     def within(self) -> bool:
         """Whether data may decide that what is computed now counts for nothing."""
@@ -110,6 +156,10 @@ class Ways(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if getattr(func, "__name__", "") == "nonzero" and len(args) == 1 and not kwargs:
+            result = func(*args)
+            self.sources[result] = args[0]
+            return result
         if not self._made or torch.compiler.is_dynamo_compiling():
             return func(*args, **kwargs)
         for tensor in changed_by(func, args, kwargs):
@@ -131,16 +181,6 @@ def _shares(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     return any(alias(tensor, other) for other in others)
 
 
-@contextlib.contextmanager
-def _way() -> Iterator[None]:
-    assert _export.ways is not None
-    _export.ways.begin()
-    try:
-        yield
-    finally:
-        _export.ways.end()
-
-
 def undecided(value: Any) -> bool:
     """Whether data decides a condition."""
     return _is_asked(value)
@@ -151,8 +191,71 @@ def item(value: Any) -> Any:
     return value if _is_asked(value) else value.item()
 
 
+def whole(value: Any) -> Any:
+    """int(value), or a tensor of it."""
+    if isinstance(value, torch.SymInt):
+        return value
+    if not _is_asked(value):
+        return int(value)
+    return value.trunc() if value.is_floating_point() else value
+
+
+_MOST_PLACES = 256
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(whether it is there, row) of the rows of a tensor. Of those that nonzero() found, all
+    that there may be."""
+    ways = _export.ways
+    source = None if ways is None or not _is_tensor(value) else ways.sources.get(value)
+    if source is None or any(isinstance(n, torch.SymInt) for n in source.shape):
+        yield from ((True, row) for row in value)
+        return
+    if source.numel() > _MOST_PLACES:
+        raise CannotSelectError(f"a loop over up to {source.numel()} places of nonzero()")
+    for place in itertools.product(*map(range, source.shape)):
+        yield source[place] != 0, torch.tensor(place, device=source.device)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def length(value: Any) -> Any:
+    """len(value), which Python wants to be known."""
+    return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else len(value)
+
+
+def _of_size(kind: Callable[[Any], Any], value: Any) -> Any:
+    """int(value) or float(value) of a size. A plan computes a truncated quotient of sizes;
+    what depends on how Python's numbers round is the example's."""
+    if kind is float:
+        return torch.sym_float(value)
+    if isinstance(value, torch.SymInt):
+        return value
+    parts = fraction(value.node.expr)
+    is_exact = parts is not None and parts[0].is_nonnegative
+    return torch.sym_int(value) if is_exact else int(value)
+
+
+def number(kind: Callable[[Any], Any], value: Any, *others: Any) -> Any:
+    """int(value) or float(value), as a number that data or sizes tell where torch has such
+    ones: it may be an extent."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)) and not others:
+        return _of_size(kind, value)
+    if others or not isinstance(value, torch.Tensor) or not _is_asked(value):
+        return kind(value, *others)
+    if kind is int:
+        return value.reshape(()).long().item()
+    return value.reshape(()).float().item()
+
+
 def truth(value: Any) -> Any:
     """bool(value), or a tensor of it."""
+    if isinstance(value, torch.SymInt):
+        value = value != 0
+    if isinstance(value, torch.SymBool) and _is_asked(value):
+        return torch.scalar_tensor(torch.sym_ite(value, 1, 0)) > 0
     return value.reshape(()).bool() if _is_asked(value) else bool(value)
 
 
@@ -205,11 +308,9 @@ def begun(
     """Values for one way: those that it changes in place are copies, which no other
     variable that the way reads may have for its memory."""
     assert _export.ways is not None
-    if is_second:
-        _export.ways.end()
-    _export.ways.begin()
+    (_export.ways.second if is_second else _export.ways.begin)((*found, *others))
     for value, change in zip(found, changed, strict=True):
-        if change and not isinstance(value, (torch.Tensor, *_IMMUTABLE)):
+        if change and not isinstance(value, (torch.Tensor, list, dict, *_IMMUTABLE)):
             raise CannotSelectError(f"a branch changes a {type(value).__name__} in place")
     places = [*zip(found, changed, strict=True), *((value, False) for value in others)]
     tensors = [(v, change) for v, change in places if isinstance(v, torch.Tensor)]
@@ -245,8 +346,7 @@ def selected(
 ) -> tuple[Any, ...]:  # fmt: skip
     """The variables after both ways."""
     assert _export.ways is not None
-    _export.ways.end()
-    which = truth(condition)
+    which = _export.ways.joined(condition)
     found = []
     for name, change, old, a, b in zip(names, changed, before, one, other, strict=True):
         value = _selected(which, name, a, b)
@@ -262,11 +362,14 @@ def chosen(
     """`one() if condition else other()`."""
     if not _is_asked(condition):
         return one() if condition else other()
-    with _way():
-        first = one()
-    with _way():
-        second = other()
-    found = _selected(truth(condition), "an expression", first, second)
+    assert _export.ways is not None
+    cells = [cell for each in (one, other) for cell in each.__closure__ or ()]
+    read = [cell.cell_contents for cell in cells]
+    _export.ways.begin(read)
+    first = one()
+    _export.ways.second(read)
+    second = other()
+    found = _selected(_export.ways.joined(condition), "an expression", first, second)
     if found is _UNSET:
         raise CannotSelectError("a variable has no value")
     return found
@@ -284,19 +387,29 @@ def never(condition: Any, message: str) -> None:
 
 def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
     """The variables that statements set, and whether in place; None if they do anything
-    else, or one thing and the other with the same variable."""
+    else, or change a variable in place and then set it anew."""
     found: dict[str, bool] = {}
+
+    def fits_before(name: str, changes: bool) -> bool:
+        """What is set and then changed is a tensor of the way's own, as Ways sees to."""
+        return not found.setdefault(name, changes) or changes
 
     def target(node: ast.expr, changes: bool = False) -> bool:
         if isinstance(node, ast.Name):
-            return found.setdefault(node.id, changes) is changes
+            return fits_before(node.id, changes)
         if isinstance(node, (ast.Tuple, ast.List)):
             return all(map(target, node.elts))
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             return target(node.value, True)
-        return False
+        # What objects hold is put back behind each way.
+        return isinstance(node, (ast.Attribute, ast.Subscript))
 
     for one in body:
+        changed = _changed_by_method(one)
+        if changed is not None:
+            if not target(changed, True) or any(map(_changes_unseen, one.value.args)):  # type: ignore[attr-defined]
+                return None
+            continue
         if isinstance(one, ast.Assign):
             fits = all(map(target, one.targets))
         elif isinstance(one, ast.AugAssign):
@@ -306,14 +419,23 @@ def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
         elif isinstance(one, ast.If):
             inner = _names_set([*one.body, *one.orelse])
             fits = inner is not None and all(
-                found.setdefault(name, changes) is changes
-                for name, changes in inner.items()
+                fits_before(name, changes) for name, changes in inner.items()
             )
         else:
-            fits = isinstance(one, ast.Pass) or _is_talk(one)
-        if not fits or _changes_unseen(one):
+            is_call = isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
+            fits = isinstance(one, ast.Pass) or is_call or _is_talk(one)
+        if not fits or _changes_unseen(one.test if isinstance(one, ast.If) else one):
             return None
     return found
+
+
+def _changed_by_method(one: ast.stmt) -> ast.Name | None:
+    """The variable of a statement such as `x.index_add_(0, rows, y)`."""
+    call = one.value if isinstance(one, ast.Expr) else None
+    method = call.func if isinstance(call, ast.Call) else None
+    if not isinstance(method, ast.Attribute) or not isinstance(method.value, ast.Name):
+        return None
+    return method.value if re.fullmatch(r".*[^_]_", method.attr) else None
 
 
 def _is_talk(one: ast.stmt) -> bool:
@@ -359,8 +481,9 @@ class _Condition(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
             return _call("item", node.func.value)
-        is_truth = isinstance(node.func, ast.Name) and node.func.id == "bool"
-        return _call("truth", *node.args) if is_truth and len(node.args) == 1 else node
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        form = {"bool": "truth", "int": "whole", "len": "length"}.get(name)
+        return _call(form, *node.args) if form and len(node.args) == 1 else node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         return node
@@ -435,17 +558,75 @@ class _Statements(ast.NodeTransformer):
             node.body = _one_return(node.body)
         return self._nested(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
+    def visit_For(self, node: ast.For) -> Any:
+        is_meant = isinstance(node.iter, ast.Name) and self._is_meant(node.iter)
+        node.body = self._without_continue(node.body, is_meant)
         self.generic_visit(node)
-        if not self._is_meant(node.test) or _changes_unseen(node):
+        return self._loop(node) if is_meant and not node.orelse else node
+
+    def _loop(self, node: ast.For) -> Any:
+        """A loop over the places that nonzero() found: of all places, each of them a branch."""
+        names = [f"_rabbet_is_{self.written}", f"_rabbet_place_{self.written}"]
+        found, place = (ast.Name(name, ast.Load()) for name in names)
+        take = ast.copy_location(ast.Assign([node.target], place), node)
+        way = ast.If(found, [take, *node.body], [])
+        for each in ast.walk(way.test):
+            ast.copy_location(each, node.iter)
+        branch = self._branch(ast.copy_location(way, node))
+        if branch is way:
             return node
+        target = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
+        loop = ast.For(target, _call("places", node.iter), branch, [])
+        return ast.fix_missing_locations(ast.copy_location(loop, node))
+
+    def _without_continue(
+        self, body: list[ast.stmt], always: bool = False
+    ) -> list[ast.stmt]:
+        """The body of a loop in which what follows a `continue` is the other way."""
+        for place, one in enumerate(body):
+            if not isinstance(one, ast.If) or not (always or self._is_meant(one.test)):
+                continue
+            if not isinstance(one.body[-1], ast.Continue) or place + 1 == len(body):
+                continue
+            last = ast.copy_location(ast.Pass(), one.body[-1])
+            rest = self._without_continue([*one.orelse, *body[place + 1 :]], always)
+            way = ast.copy_location(ast.If(one.test, [*one.body[:-1], last], rest), one)
+            return [*body[:place], way]
+        return body
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Numbers that data tells may be extents: int(lengths.max())."""
+        self.generic_visit(node)
+        kind = node.func.id if isinstance(node.func, ast.Name) else ""
+        if kind not in ("int", "float", "len") or not node.args or not self._is_meant(node):
+            return node
+        self.written += 1
+        if kind == "len":
+            return _call("length", *node.args)
+        return _call("number", node.func, *node.args)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        if not self._is_meant(node.test) or _changes_unseen(node):
+            self.generic_visit(node)
+            return node
+        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
         self.written += 1
         test = _Condition().visit(node.test)
         return _call("chosen", test, _lambda(node.body), _lambda(node.orelse))
 
     def visit_If(self, node: ast.If) -> Any:
-        self.generic_visit(node)
-        return self._branch(node) if self._is_meant(node.test) else node
+        for way in (node.body, node.orelse):
+            way[:] = self._visited(way)
+        found = self._branch(node) if self._is_meant(node.test) else node
+        if found is node:
+            node.test = self.visit(node.test)
+        return found
+
+    def _visited(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for each in map(self.visit, body):
+            found += each if isinstance(each, list) else [each]
+        return found
 
     def _is_meant(self, node: Any) -> bool:
         return any(node.lineno <= line <= node.end_lineno for line in self.lines)
@@ -481,18 +662,19 @@ class _Statements(ast.NodeTransformer):
             form = (
                 "_rabbet_1 = _rabbet.values(locals(), NAMES)\n"
                 "TARGETS = _rabbet.begun(False, _rabbet_1, CHANGED, "
-                "_rabbet.values(locals(), OTHERS))\n"
+                "_rabbet.values({**globals(), **locals()}, OTHERS))\n"
                 "BODY\n"
                 "_rabbet_2 = _rabbet.values(locals(), NAMES)\n"
                 "TARGETS = _rabbet.begun(True, _rabbet_1, CHANGED, "
-                "_rabbet.values(locals(), OTHERS))\n"
+                "_rabbet.values({**globals(), **locals()}, OTHERS))\n"
                 "ELSE\n"
                 "_rabbet_3 = _rabbet.values(locals(), NAMES)\n"
                 "TARGETS = _rabbet.selected(_rabbet_0, NAMES, CHANGED, _rabbet_1, _rabbet_2, "
                 "_rabbet_3)"
             )
         sets = sets or {}
-        if "TARGETS" in form and not sets:
+        said = [*node.body, *node.orelse]
+        if "TARGETS" in form and all(isinstance(s, ast.Pass) or _is_talk(s) for s in said):
             form = "pass"
         names = ast.Tuple([ast.Constant(name) for name in sets], ast.Load())
         changed = ast.Tuple([ast.Constant(c) for c in sets.values()], ast.Load())
@@ -576,6 +758,8 @@ def _rewritten(code: CodeType, wanted: Collection[int]) -> CodeType | None:
         free = [name for name in free if name != "__class__"]
     outer = ast.parse("def outer(): pass").body[0]
     sets = [ast.parse(f"{name} = None").body[0] for name in free]
+    if function.name not in free:  # a function that calls itself, or passes itself on
+        sets.insert(0, ast.Global([function.name]))
     outer.body = [*sets, *body]  # type: ignore[attr-defined]
     module = ast.fix_missing_locations(ast.Module([outer], []))
     return _found(compile(module, code.co_filename, "exec"), code)
@@ -602,12 +786,13 @@ def _found(within: CodeType, like: CodeType) -> CodeType | None:
 
 
 def place_of(error: BaseException) -> tuple[FrameType, int] | None:
-    """The innermost line of Python that is neither torch's nor ours."""
+    """The innermost line of Python that is neither of torch's machinery nor ours."""
     found = None
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith((_TORCH, _OURS, "<")):
+        is_theirs = file.startswith((_TORCH, _OURS, "<"))
+        if not is_theirs or file.startswith(_AS_MODULES):
             found = trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
     return found
@@ -635,10 +820,23 @@ class Rewritten:
     def at(self, error: BaseException) -> bool:
         """Rewrites the line at which torch gave up; whether there is one to rewrite."""
         place = place_of(error)
-        if place is None:
+        return place is not None and self._rewrite(place[0].f_code, place[1])
+
+    def numbers(self, lines: Collection[tuple[str, int]]) -> bool:
+        """Rewrites lines, of files, whose int() or float() fixed a size; whether there are
+        any."""
+        found = False
+        if not lines:
             return False
-        code, line = place[0].f_code, place[1]
-        del place
+        for function in [f for f in gc.get_objects() if isinstance(f, FunctionType)]:
+            code = function.__code__
+            for file, line in lines:
+                if code.co_filename == file and line in {n for *_, n in code.co_lines()}:
+                    found |= self._rewrite(function.__code__, line)
+        return found
+
+    def _rewrite(self, code: CodeType, line: int) -> bool:
+        """Whether a line could be rewritten."""
         known = self._lines.get(code, set())
         # A function that the export defines anew is not the one that was rewritten.
         if line in known or (code, line) in self._tried:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import linecache
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch._dynamo.exc import UserError
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     uninteresting_files,
@@ -13,8 +15,10 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils import _pytree as pytree
 
 from .._errors import InvalidArgumentError, UnsupportedError
-from . import _branches, _known, _whole_layers
+from . import _branches, _forms, _known, _whole_layers
 from ._branches import CannotSelectError, Rewritten, Ways
+from ._forms import conversions_of_nothing, numbers_of_sizes
+from ._guards import lines_that_fix
 from ._known import KnownValues
 from ._vision import exportable
 from ._whole_layers import WholeLayers
@@ -22,7 +26,7 @@ from ._whole_layers import WholeLayers
 # torch names the innermost line of Python that asks for a size: the module's, not ours, through
 # which all its calls go.
 uninteresting_files().update(
-    str(each.__file__) for each in (_branches, _known, _whole_layers)
+    str(each.__file__) for each in (_branches, _forms, _known, _whole_layers)
 )
 
 # Lines at which data decides that are rewritten, each with an export of its own.
@@ -76,23 +80,76 @@ def exported(
     _refuse_layouts((args or (), kwargs or {}))
     _refuse_repeated((args or (), kwargs or {}))
     known = KnownValues()
+    with (
+        exportable(), numbers_of_sizes(), conversions_of_nothing(),
+        Rewritten(known.value) as rewritten,
+    ):  # fmt: skip
+        return _with_sizes((module, args or (), kwargs), dynamic_shapes, known, rewritten)
+
+
+def _with_sizes(
+    given: Any, dynamic_shapes: Any, known: KnownValues, rewritten: Rewritten
+) -> torch.export.ExportedProgram:
+    """The program, exported anew where int(height / 2) fixed a size that may vary."""
+    program: torch.export.ExportedProgram | None = None
+    for _round in range(_MOST_ROUNDS):
+        try:
+            program = _decided(given, dynamic_shapes, known, rewritten)
+            lines = lines_that_fix(program)
+        except UserError as error:
+            if program is not None:
+                return program
+            lines = _lines_to_blame(given, dynamic_shapes, known, rewritten)
+            if not rewritten.numbers(lines):
+                raise error
+            continue
+        except Exception:
+            if program is None:
+                raise
+            return program  # what follows needs a number
+        if not rewritten.numbers(lines):
+            break
+    assert program is not None
+    return program
+
+
+def _lines_to_blame(
+    given: Any, dynamic_shapes: Any, known: KnownValues, rewritten: Rewritten
+) -> set[tuple[str, int]]:
+    """Lines that fix sizes of which the caller's Dims say that they vary, which torch refuses
+    without a line."""
+    try:
+        return lines_that_fix(_decided(given, _free(dynamic_shapes), known, rewritten))
+    except Exception:
+        return set()
+
+
+def _free(shapes: Any) -> Any:
+    """The same dimensions, free to be fixed."""
+    if isinstance(shapes, Mapping):
+        return {key: _free(each) for key, each in shapes.items()}
+    if isinstance(shapes, (tuple, list)):
+        return type(shapes)(map(_free, shapes))
+    return shapes if shapes is None or isinstance(shapes, int) else torch.export.Dim.AUTO
+
+
+def _decided(
+    given: Any, dynamic_shapes: Any, known: KnownValues, rewritten: Rewritten
+) -> torch.export.ExportedProgram:
+    """The program, exported anew for each branch that data decides."""
     first: GuardOnDataDependentSymNode | None = None
-    with exportable(), Rewritten(known.value) as rewritten:
-        for _round in range(_MOST_ROUNDS):
-            try:
-                with WholeLayers(), known, Ways():
-                    return torch.export.export(
-                        module, args or (), kwargs, dynamic_shapes=dynamic_shapes,
-                        strict=False,
-                    )  # fmt: skip
-            except GuardOnDataDependentSymNode as error:
-                first = error
-                if not rewritten.at(error):
-                    break
-            except CannotSelectError as error:
-                assert first is not None
-                first.add_note(f"compile: {error}")
+    for _round in range(_MOST_ROUNDS):
+        try:
+            with WholeLayers(), known, Ways(given):
+                return torch.export.export(*given, dynamic_shapes=dynamic_shapes, strict=False)
+        except GuardOnDataDependentSymNode as error:
+            first = error
+            if not rewritten.at(error):
                 break
+        except CannotSelectError as error:
+            assert first is not None
+            first.add_note(f"compile: {error}")
+            break
     assert first is not None
     place = _branches.place_of(first)
     where = ""

@@ -374,7 +374,7 @@ class Graph:
     def _rounded(self, real: Any, up: bool) -> str:
         """The integer at or next to a quotient of sizes, as arange with a float step
         has it."""
-        found = _fraction(real)
+        found = fraction(real)
         if found is None:
             raise UnsupportedError(f"a size is '{real}', rounded")
         a, b = found
@@ -383,20 +383,27 @@ class Graph:
 
     def _truncated(self, real: Any) -> str:
         """The integer at or next to a number that is not negative, towards 0."""
-        found = _fraction(real)
+        found = fraction(real)
         if found is None or not found[0].is_nonnegative:
             raise UnsupportedError(f"a size is '{real}', truncated")
         return self._rounded(real, False)
 
     def _nearest(self, real: Any) -> str:
         """The integer nearest to a quotient of sizes, the even one of two."""
-        found = _fraction(real)
+        found = fraction(real)
         if found is None or not found[0].is_nonnegative:
             raise UnsupportedError(f"a size is '{real}', rounded to the nearest")
         above, below = 2 * found[0] + found[1], 2 * found[1]
         up = integers.FloorDiv(above, below)
         is_between = 1 - sympy.Min(1, integers.Mod(above, below))
         return self.size(up - is_between * integers.Mod(up, sympy.Integer(2)))
+
+    def _case(self, cases: Sequence[Any]) -> str:
+        """The first value whose condition holds; the last one's always does."""
+        found = self.size(cases[-1][0])
+        for value, holds in reversed(cases[:-1]):
+            found = self.op("Where", self.truth(holds), self.size(value), found)
+        return found
 
     def _power(self, base: Any, exponent: Any) -> str:
         if not exponent.is_Integer or not 0 < int(exponent) < 8:
@@ -460,7 +467,7 @@ class Graph:
             for arg in args[1:]:
                 found = self.op(name, found, self.truth(arg))
             return found
-        fractions = [_fraction(arg) for arg in args]
+        fractions = [fraction(arg) for arg in args]
         if not all(fractions):
             raise UnsupportedError(f"a condition compares '{args[0]}' with '{args[1]}'")
         (above, below), (other, divisor) = fractions  # type: ignore[misc]
@@ -565,7 +572,7 @@ def _no_random_numbers(*args: Any) -> str:
     raise UnsupportedError("random numbers, which torch draws")
 
 
-def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
+def fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
     """A real number as an integer expression over a positive integer, which doubles hold
     without rounding."""
     if isinstance(real, integers.ToFloat):
@@ -578,7 +585,7 @@ def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
     if not isinstance(real, (integers.FloatTrueDiv, integers.IntTrueDiv)):
         return (real, sympy.Integer(1)) if real.is_integer else None
     above, below = real.args
-    found = _fraction(above)
+    found = fraction(above)
     if found is None or not below.is_number or below.is_zero:
         return None
     by = sympy.Rational(below)
@@ -597,7 +604,7 @@ def _product(factors: Sequence[Any]) -> tuple[sympy.Expr, sympy.Integer] | None:
     """A product by binary fractions alone, which doubles have without rounding."""
     above, below = sympy.Integer(1), sympy.Integer(1)
     for factor in factors:
-        found = _fraction(factor)
+        found = fraction(factor)
         if found is None or int(found[1]).bit_count() != 1:
             return None
         above, below = above * found[0], below * found[1]
@@ -643,6 +650,7 @@ _EXPRESSIONS: dict[Any, Callable[..., str]] = {
     ),
     integers.PowByNatural: lambda g, a, b: g._power(a, b),
     integers.Identity: lambda g, a: g.size(a),
+    sympy.Piecewise: lambda g, *cases: g._case(cases),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import linecache
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -235,6 +236,19 @@ class Conditions:
         extents = self._sizes.extents(program)
         left = (each.expr.xreplace(extents) for each in self.all)
         return {symbol for expr in left for symbol in expr.free_symbols}
+
+
+def lines_that_fix(program: torch.export.ExportedProgram) -> set[tuple[str, int]]:
+    """Lines of Python, with their files, by whose int() or float() torch fixed a size."""
+    environment = _environment(program)
+    found = set()
+    for guard in environment.guards if environment is not None else ():
+        frame = guard.sloc.framework_loc
+        if isinstance(guard.expr, sympy.Eq) and hasattr(frame, "lineno"):
+            line = linecache.getline(frame.filename, frame.lineno)
+            if re.search(r"\b(int|float)\(", line):
+                found.add((frame.filename, frame.lineno))
+    return found
 
 
 def _check(graph: Graph, expr: sympy.Basic, message: str) -> bool:

@@ -1,17 +1,20 @@
 """Numbers that a module reads from tensors of its own making are constants of an export.
 
 torch.export follows no values: to it, int(torch.arange(8)[-1]) is a number that only data
-tells. While `KnownValues` is active, tensors that follow from constants alone have their
-values beside them, and Python reads these.
+tells, and so is torch.div(x.shape[0], 2, rounding_mode="trunc"). While `KnownValues` is active,
+tensors that follow from constants alone have their values beside them, and those that follow
+from sizes have expressions of these, which Python reads.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
@@ -51,12 +54,24 @@ def changed_by(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
+# Functions of two integers, which sizes are.
+_OF_SIZES: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "__add__": operator.add, "__radd__": operator.add,
+    "sub": operator.sub, "__sub__": operator.sub, "__rsub__": lambda a, b: b - a,
+    "mul": operator.mul, "__mul__": operator.mul, "__rmul__": operator.mul,
+    "floor_divide": operator.floordiv, "__floordiv__": operator.floordiv,
+}  # fmt: skip
+_COPIES = {"as_tensor", "clone", "cpu", "long", "scalar_tensor", "tensor"}
+
+
 class KnownValues(TorchFunctionMode):
-    """While it is active, numbers read from constants are constants."""
+    """While it is active, numbers read from constants are constants, and those read from
+    sizes are sizes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._values = WeakIdKeyDictionary()
+        self._sizes = WeakIdKeyDictionary()  # of tensors of rank 0
 
     def value(self, tensor: Any) -> torch.Tensor | None:
         """The values of a tensor, on the CPU, if they are known."""
@@ -69,11 +84,15 @@ class KnownValues(TorchFunctionMode):
         if torch.compiler.is_dynamo_compiling():  # a branch of torch.cond, a loop's step
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        if name == "__format__" and (value := self.value(args[0])) is not None:
+            return _computed(func, (value, *args[1:]), {})
         if name in _READS and len(args) == 1:
             value = self.value(args[0])
             if value is not None:
                 return _computed(func, (value,), {})
-        if self._values and name in _TAKE_NUMBERS:
+            if name in ("item", "tolist") and args[0] in self._sizes:
+                return self._sizes[args[0]]
+        if (self._values or self._sizes) and name in _TAKE_NUMBERS:
             numbers = self._with_numbers(name, args, kwargs)
             result = func(*numbers[0], **numbers[1])
         else:
@@ -87,6 +106,8 @@ class KnownValues(TorchFunctionMode):
         first = 0 if name in _MAKERS else 1
 
         def number(leaf: Any) -> Any:
+            if isinstance(leaf, torch.Tensor) and leaf in self._sizes:
+                return self._sizes[leaf] if first else leaf
             value = self.value(leaf) if isinstance(leaf, torch.Tensor) else None
             if value is None or value.dim() or value.dtype is torch.bool:
                 return leaf
@@ -106,12 +127,48 @@ class KnownValues(TorchFunctionMode):
         whole = all(value is not None for value in known)
         made = bool(given) or name in _MAKERS
         varies = any(isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in leaves)
+        if changes:
+            for tensor in changed_by(func, args, kwargs):
+                self._forget_sizes(tensor)
+        else:
+            self._note_size(name, args, kwargs, result)
         if whole and made and not varies and not _UNKNOWN.search(name):
             self._compute(func, args, kwargs, result, changes)
         elif changes:
             for value in known:
                 if value is not None:
                     self._forget(value)
+
+    def _note_size(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
+        """Computes a result of rank 0 that sizes tell."""
+        is_number = isinstance(result, torch.Tensor) and not result.dim()
+        if not is_number or result.dtype not in (torch.int64, torch.int32):
+            return
+        numbers = [self._number(each) for each in args]
+        if not any(isinstance(each, torch.SymInt) for each in numbers):
+            return
+        if name in _COPIES and len(numbers) == 1:
+            self._sizes[result] = numbers[0]
+        mode = kwargs.get("rounding_mode")
+        function = _OF_SIZES.get(name)
+        if name in ("div", "divide") and mode in ("floor", "trunc"):
+            function = operator.floordiv
+        if function is None or len(numbers) != 2 or None in numbers:
+            return
+        is_exact = mode != "trunc" or all(statically_known_true(n >= 0) for n in numbers)
+        if is_exact and set(kwargs) <= {"rounding_mode"}:
+            self._sizes[result] = function(*numbers)
+
+    def _number(self, value: Any) -> Any:
+        """An integer that is known, or an expression of sizes; else None."""
+        if isinstance(value, torch.Tensor):
+            if value in self._sizes:
+                return self._sizes[value]
+            known = self.value(value)
+            if known is None or known.dim() or known.dtype is not torch.int64:
+                return None
+            return known.item()
+        return value if isinstance(value, (int, torch.SymInt)) else None
 
     def _compute(
         self, func: Any, args: Any, kwargs: Any, result: Any, changes: bool
@@ -147,6 +204,11 @@ class KnownValues(TorchFunctionMode):
         for tensor, value in list(self._values.items()):
             if value.untyped_storage().data_ptr() == memory:
                 del self._values[tensor]
+
+    def _forget_sizes(self, changed: torch.Tensor) -> None:
+        for tensor in list(self._sizes):
+            if torch._C._is_alias_of(tensor, changed):  # type: ignore[attr-defined]
+                del self._sizes[tensor]
 
 
 def _bounds(index: Any, number: Callable[[Any], Any]) -> Any:

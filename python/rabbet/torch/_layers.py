@@ -11,7 +11,7 @@ import sympy
 import torch
 from torch.utils._sympy import functions as integers
 
-from ._graph import Graph, Value, broadcast, expression, numel
+from ._graph import Graph, Value, broadcast, expression, extent_of, numel
 from ._pointwise import binary
 from ._reductions import norm, reduced
 from ._shapes import filled, reshape
@@ -189,6 +189,10 @@ def _convolution(
         "dilations": _spread(dilation, count),
         "group": groups,
     }
+    if not (isinstance(groups, int) and all(isinstance(n, int) for n in weight.shape)):
+        if not batched:
+            refuse("a convolution of one image whose kernels vary in number or size")
+        return _convolution_of_sizes(g, out, x, weight, bias, given, transposed)
     more = _spread(output_padding, count)
     is_fixed = all(isinstance(each, int) for each in more)
     if transposed:
@@ -199,6 +203,41 @@ def _convolution(
         zeros, axes = g.ints([0] * count), g.ints(list(range(2, 2 + count)))
         result = g.op("Slice", result, zeros, g.ints(out.shape[-count:]), axes)
     return result if batched else g.op("Squeeze", result, g.ints([0]))
+
+
+def _convolution_of_sizes(
+    g: Graph, out: Any, x: Value, weight: Value, bias: Any, given: Any, transposed: bool
+) -> str:
+    """A convolution with as many kernels or groups as sizes tell, such as one for each image:
+    the windows of each group, by its matrix. Transposed, the products are summed as windows."""
+    groups, kernel = expression(given["group"]), list(weight.shape[2:])
+    rows = expression(weight.shape[0]) / groups
+    fits = all(isinstance(n, int) for n in weight.shape[1:])
+    if not (fits and rows.is_integer):
+        refuse(f"kernels of the shape {list(weight.shape)} in {groups} groups")
+    rows, columns, area = extent_of(rows), int(weight.shape[1]), math.prod(kernel)
+    batch = expression(x.shape[0]) * groups
+    places = {key: given[key] for key in ("strides", "pads", "dilations")}
+    if transposed:
+        matrices = g.op("Reshape", weight, g.ints([groups, rows, columns * area]))
+        matrices = g.op("Transpose", matrices, perm=[0, 2, 1])
+        values = g.op("Reshape", x, g.ints([x.shape[0], groups, rows, -1]))
+        windows = g.op("MatMul", matrices, values)
+        windows = g.op("Reshape", windows, g.ints([batch, columns * area, -1]))
+        size, block = g.ints(list(out.shape[2:])), g.ints(kernel)
+        result = g.op("Col2Im", windows, size, block, **places)
+    else:
+        one_hot = torch.eye(area, dtype=x.dtype).reshape(area, 1, *kernel)
+        one_hot = one_hot.repeat(columns, *[1] * (1 + len(kernel)))
+        images = g.op("Reshape", x, g.ints([batch, columns, *x.shape[2:]]))
+        windows = g.op("Conv", images, g.literal(one_hot), group=columns, **places)
+        windows = g.op("Reshape", windows, g.ints([x.shape[0], groups, columns * area, -1]))
+        matrices = g.op("Reshape", weight, g.ints([groups, rows, columns * area]))
+        result = g.op("MatMul", matrices, windows)
+    result = g.op("Reshape", result, g.ints(list(out.shape)))
+    if bias is None:
+        return result
+    return g.op("Add", result, g.op("Reshape", bias, g.ints([-1, *[1] * len(kernel)])))
 
 
 def _most_more(given: Any) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from ._export import exported
 from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
 from ._random import draw
-from ._translate import RefusedNodeError, Translation, refusal, tables
+from ._translate import RefusedNodeError, Translation, is_number, refusal, tables
 
 _SUFFIX = ".torch"
 
@@ -261,6 +262,8 @@ class _Program:
         self.numbers: dict[str, Any] = {}
         self.symbols: dict[Any, int] = {}
         self.buffers: dict[str, torch.Tensor] = {}
+        self.constants: dict[torch.fx.Node, Any] = {}  # values that weights alone tell
+        self.folded: set[Any] = set()
         specs = self.signature.output_specs
         self.graph.draw = self._draw
         self.changed = {spec.target for spec in specs if spec.kind in _OF_STATE}
@@ -304,6 +307,7 @@ class _Program:
         if not node.users:
             return
         tensor = self._tensor_of(spec)
+        self.constants[node] = tensor
         self.translation.add_weight(node, spec.target, tensor)
 
     def _add_leaf(self, node: Any, example: Any) -> None:
@@ -428,7 +432,12 @@ class _Program:
     def add_nodes(self) -> None:
         """Writes all operators; one error names all that are unknown."""
         nodes = [n for n in self.program.graph.nodes if n.op == "call_function"]
-        refused = [(node, reason) for node in nodes if (reason := refusal(node))]
+        fixed = self._fixed(nodes)
+        refused = [
+            (node, reason)
+            for node in nodes
+            if node not in fixed and (reason := refusal(node))
+        ]
         unknown = [each for each in refused if "a number that data tells" not in each[1]]
         if unknown:
             node, reason = unknown[0]
@@ -438,7 +447,42 @@ class _Program:
                 error.args = (f"{error.args[0]}; others: {', '.join(names)}",)
             raise error
         for node in nodes:
-            self.translation.add(node)
+            of_folded = node.target is operator.getitem and node.args[0] in self.folded
+            if node in fixed and (of_folded or refusal(node)):
+                self._fold(node)
+                continue
+            try:
+                self.translation.add(node)
+            except RefusedNodeError:
+                if node not in fixed:
+                    raise
+                self._fold(node)
+
+    def _fixed(self, nodes: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
+        """Nodes whose results follow from weights that no call changes."""
+        found = set(self.constants)
+        for node in nodes:
+            inputs = node.all_input_nodes
+            tags = getattr(node.target, "tags", ())
+            is_random = torch.Tag.nondeterministic_seeded in tags
+            if inputs and found.issuperset(inputs) and not (is_random or is_number(node)):
+                found.add(node)
+        return found - set(self.constants)
+
+    def _fold(self, node: torch.fx.Node) -> None:
+        """Has torch compute an operator of weights alone that Rabbet lacks, such as the
+        matrix exponential of an orthogonal parametrization."""
+        made = self._computed(node)
+        self.folded.add(node)
+        if isinstance(made, torch.Tensor):  # else getitem nodes take its parts
+            self.translation.add_weight(node, node.name, made)
+
+    def _computed(self, node: torch.fx.Node) -> Any:
+        """The value of a node that follows from weights."""
+        if node not in self.constants:
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self._computed)
+            self.constants[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+        return self.constants[node]
 
     def add_conditions(self) -> list[dict[str, Any]]:
         """Runs that the program does not hold for fail."""

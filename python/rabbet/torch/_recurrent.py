@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ._graph import Graph, Value
 from ._table import TABLE, aten, refuse
 
@@ -36,10 +38,10 @@ def _part(g: Graph, x: str, first: int, count: int) -> str:
 
 def _layer(
     g: Graph, kind: str, x: str, states: Sequence[str], params: Sequence[Sequence[Value]],
-    activation: str | None, size: int,
+    activation: str | None, size: int, lengths: str | None,
 ) -> list[str]:  # fmt: skip
     """One layer in one or two directions: its output [steps, batch, directions * size],
-    and its last states."""
+    and its last states. lengths: of the sequences, if not all steps count."""
     ways = len(params)
     weights = [_stacked(g, [_ordered(g, kind, p[i], size) for p in params]) for i in (0, 1)]
     bias = None
@@ -50,7 +52,7 @@ def _layer(
         ]
         bias = _stacked(g, rows)
     outputs = g.ops(
-        kind, x, *weights, bias, None, *states, count=1 + len(states), hidden_size=size,
+        kind, x, *weights, bias, lengths, *states, count=1 + len(states), hidden_size=size,
         direction="bidirectional" if ways == 2 else "forward",
         activations=[activation] * ways if activation else None,
         linear_before_reset=1 if kind == "GRU" else None,
@@ -63,6 +65,7 @@ def _recurrent(kind: str, activation: str | None = None) -> Any:
     def write(
         g: Graph, out: Any, x: Value, state: Any, params: Sequence[Value], bias: bool,
         layers: int, dropout: float, train: bool, both_ways: bool, batch_first: bool,
+        lengths: Any = None,
     ) -> list[str]:  # fmt: skip
         if isinstance(batch_first, (list, tuple)) or x.rank != 3:
             return refuse("packed or unbatched sequences")
@@ -74,6 +77,7 @@ def _recurrent(kind: str, activation: str | None = None) -> Any:
             refuse("a projection of the hidden state")
         steps = g.op("Transpose", x, perm=[1, 0, 2]) if batch_first else x
         width = 4 if bias else 2
+        ends = None if lengths is None else g.cast(lengths, torch.int32)
         finals: list[list[str]] = [[] for _ in states]
         for layer in range(layers):
             first = layer * ways
@@ -82,7 +86,7 @@ def _recurrent(kind: str, activation: str | None = None) -> Any:
                 for way in range(ways)
             ]
             begun = [_part(g, s, first, ways) for s in states]
-            steps, *last = _layer(g, kind, steps, begun, chosen, activation, size)
+            steps, *last = _layer(g, kind, steps, begun, chosen, activation, size, ends)
             for kept, each in zip(finals, last, strict=True):
                 kept.append(each)
         result = g.op("Transpose", steps, perm=[1, 0, 2]) if batch_first else steps

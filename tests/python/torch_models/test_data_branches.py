@@ -12,6 +12,7 @@ import rabbet as trt
 
 torch = pytest.importorskip("torch")
 
+import torch.nn.functional as F  # noqa: E402
 from rabbet.torch._branches import Rewritten  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -129,9 +130,89 @@ def returned(x: Any) -> Any:
     return x if x.min() > -20 else -x
 
 
+class Kept:
+    """A cache, as decoders have them."""
+
+    def __init__(self, x: Any) -> None:
+        self.last, self.all, self.named = x, [x, x], {"sum": x.sum()}
+
+    def update(self, x: Any) -> Any:
+        self.last = self.all[1] = x
+        self.named["sum"] = self.named["sum"] + x.sum()
+        return x + 1
+
+
+def objects(x: Any) -> Any:
+    """Both ways, and functions that they call, change what objects hold."""
+    kept = Kept(x)
+    parts = [x, x]
+    if x.sum() > 0:
+        x = kept.update(x * 2)
+        kept.update(x)
+    else:
+        kept.last = parts[0] = x - 1
+        parts[1] = x.abs()
+    x = kept.update(x) if x.max() > 3 else x
+    return x + kept.last + kept.all[1] + kept.named["sum"] + parts[0] * parts[1]
+
+
+def rows_of_each(x: Any) -> Any:
+    """A mixture of experts that leaves out those without rows."""
+    result = torch.zeros_like(x)
+    for expert in range(3):
+        (rows,) = torch.where((x[:, 0] + 5) // 4 == expert)
+        if rows.shape[0] == 0:
+            continue
+        result[rows] += (expert + 1) * x[rows]
+    return result
+
+
+def experts_that_are_hit(x: Any) -> Any:
+    """The loop of transformers' mixtures of experts."""
+    result = torch.zeros_like(x)
+    mask = F.one_hot(((x[:, 0].nan_to_num(0, 0, 0) + 5) // 4).clamp(0, 3).long(), 4).t()
+    hit = torch.greater(mask.sum(-1), 0).nonzero()
+    names = {f"expert_{i}": i + 1 for i in range(4)}
+    for expert in hit:
+        expert = expert[0]
+        if expert == 3:
+            continue
+        (rows,) = torch.where(mask[expert])
+        found = x[rows] * names[f"expert_{expert}"]
+        if x.shape[1] > 2:
+            found *= 2
+        result.index_add_(0, rows, found)
+    if x.sum() > 0:
+        result.clamp_(max=50)
+    return result
+
+
+def rows_or_none(x: Any) -> Any:
+    found = (x[:, 0] > 0).nonzero().squeeze(1)
+    if not len(found) or x.sum() > 1000:
+        return x.sum(0)
+    other = x[found].mean(0) if found.numel() > 1 else x.new_ones(4)
+    return x[found].sum(0) + other
+
+
+def numbers_that_data_tells(x: Any) -> Any:
+    """Masks that are as wide as the longest row asks."""
+    lengths = x.nan_to_num(1, 1, 1).abs().sum(1).long() % 4 + 1
+    widest = int(lengths.max())
+    mask = torch.arange(widest)[None] < lengths[:, None]
+    return mask * float(x.nan_to_num().max()) + len(mask.nonzero())
+
+
+def checked_by_torch(x: Any) -> Any:
+    """Distributions look at their parameters."""
+    scale = x.nan_to_num(1, 1, 1).abs() + 1
+    return torch.distributions.Normal(x.nan_to_num(1, 1, 1), scale).entropy()
+
+
 @pytest.mark.parametrize(
     "function",
-    [clamped, both_ways, in_place, made_within, within, overwritten, returned],
+    [clamped, both_ways, in_place, made_within, within, overwritten, returned, objects,
+     rows_of_each, experts_that_are_hit, rows_or_none, numbers_that_data_tells, checked_by_torch],
     ids=lambda f: f.__name__,
 )
 def test_data_selects(function: Callable[..., Any]) -> None:
@@ -217,13 +298,18 @@ def two_names(x: Any) -> Any:
     return z
 
 
-def listed(x: Any) -> Any:
+def longer(x: Any) -> Any:
     parts = [x, x]
     if x.sum() > 0:
-        parts[0] = x * 2
-    else:
-        parts[1] = x * 3
-    return parts[0] + parts[1]
+        parts.append(x * 2)
+    return sum(parts)
+
+
+def set_by_one(x: Any) -> Any:
+    kept = Kept(x)
+    if x.sum() > 0:
+        kept.new = x
+    return getattr(kept, "new", x)
 
 
 def changed_by_a_call(x: Any) -> Any:
@@ -286,7 +372,8 @@ _SUM = "if x.sum() > 0:"
         (shapes_differ, _SUM),
         (renamed, _SUM),
         (two_names, _SUM),
-        (listed, _SUM),
+        (longer, _SUM),
+        (set_by_one, _SUM),
         (changed_by_a_call, _SUM),
         (changed_as_output, _SUM),
         (changed_by_an_option, "if x.sum() > 0 else x"),

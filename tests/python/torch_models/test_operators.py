@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -255,7 +256,51 @@ def _at_edges(x: Any) -> Any:
     ]  # fmt: skip
 
 
+def _kernels_of_each(x: Any) -> Any:
+    """A kernel for each image or channel, and as many as there are images."""
+    b, c, rows, columns = x.shape
+    images, kernels = x.reshape(1, b * c, rows, columns), x[..., :3, :3]
+    own = kernels.flip(1).unsqueeze(2).repeat(1, 1, c, 1, 1) * 0.5
+    deep = kernels.reshape(b * c, 1, 3, 3)
+    up: dict[str, Any] = {"stride": 2, "padding": 1, "output_padding": 1}
+    return (
+        F.conv2d(images, deep, x[..., 0, 0].reshape(-1), (1, 2), padding=1, groups=b * c),
+        F.conv2d(x, kernels, dilation=(2, 1), padding=2),
+        F.conv_transpose2d(images, own.reshape(b * c, c, 3, 3), groups=b, **up),
+    )
+
+
+def _of_sizes(x: Any) -> Any:
+    """Functions that torch traces with the numbers of the example."""
+    b, s = x.shape
+    place = x.argmax(1)
+    below = torch.tril_indices(b, s, 1)
+    return (
+        torch.linspace(0, 1, s), torch.linspace(0.5, s - 0.5, steps=b) * math.sqrt(s),
+        torch.linspace(1 / s - 1, 1 - 1 / s, s), torch.linspace(0, b, 5),
+        F.one_hot(place, s), F.one_hot(place + 1), F.one_hot((x > 0).long(), 3),
+        x / x.new_tensor([s, b]).max(), x * torch.as_tensor([s, 2.5]).sum(),
+        x * torch.tensor([[s * 0.5, 1], [3, b]])[0, 0], x[below[0], below[1]],
+        x.take_along_dim(x.argsort(1), 1), torch.take_along_dim(x[:, :1], x.argsort(0)[:1], 0),
+        x + 1 if torch.equal(x, x * 2) else x - 1,
+        x if torch.allclose(x, x + 1e-9) and torch.is_nonzero(x.sum() - 1) else -x,
+    )  # fmt: skip
+
+
+def _transformed(x: Any, theta: Any) -> Any:
+    """Spatial transformers."""
+    grids = [F.affine_grid(theta, x.shape, align_corners=align) for align in (True, False)]
+    image = F.grid_sample(x, grids[1], align_corners=False)
+    return *grids, image, F.affine_grid(theta, [x.shape[0], 1, 1, x.shape[3]])
+
+
 CASES: dict[str, Case] = {
+    "of sizes": Case(_of_sizes, _matrix),
+    "transformed": Case(
+        _transformed,
+        lambda b, s: (torch.randn(b, 1, s, s + 1), torch.randn(b, 2, 3)),
+        ((0, 2, 3), (0,)),
+    ),
     "running": Case(_running, _matrix),
     "middles": Case(_middles, _matrix),
     "small logarithms": Case(_small_logarithms, _matrix),
@@ -265,6 +310,9 @@ CASES: dict[str, Case] = {
         _areas,
         lambda b, s: (torch.randn(b, 2, s, s + 1), torch.randn(s + 3, 2 * s)),
         ((0, 2, 3), (0, 1)),
+    ),
+    "kernels of each": Case(
+        _kernels_of_each, lambda b, s: (torch.randn(b, 2, s + 2, s),), ((0, 2, 3),)
     ),
     "merge": Case(
         _merge,
@@ -337,6 +385,29 @@ def test_deconvolutions_of_a_given_size() -> None:
     _assert_same(Upward().eval(), Case(lambda: None, args, ((0, 2, 3), (0, 1))))
 
 
+class OfWeights(nn.Module):
+    """What Rabbet lacks, of weights alone: torch computes it once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        orthogonal = nn.utils.parametrizations.orthogonal
+        self.turns = nn.Sequential(*(
+            orthogonal(nn.Linear(4, 4), orthogonal_map=kind) for kind in ("matrix_exp", "cayley")
+        ))  # fmt: skip
+        self.register_buffer("matrix", torch.randn(4, 4))
+
+    def forward(self, x: Any) -> Any:
+        """Products with factors of a matrix."""
+        u, values, v = torch.linalg.svd(self.matrix)
+        spectrum = torch.view_as_real(torch.linalg.eigvals(self.matrix)).abs().sum()
+        return self.turns(x) @ u.abs() @ torch.diag(values) @ v.abs() + spectrum
+
+
+def test_operators_of_weights_alone() -> None:
+    torch.manual_seed(4)
+    _assert_same(OfWeights().eval(), Case(lambda: None, lambda b, s: (torch.randn(b, 4),), ((0,),)))
+
+
 class Steps(nn.Module):
     """Recurrent layers, of which the last gets states."""
 
@@ -368,6 +439,67 @@ def test_number_of_steps_varies() -> None:
         return torch.randn(b, s, 6), torch.randn(b, 4)
 
     _assert_same(Steps().eval(), Case(lambda: None, args, ((0, 1), (0,))))
+
+
+class Packed(nn.Module):
+    """Recurrent layers of sequences of several lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 4, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(8, 5)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        """Outputs, lengths and last states; a layer works on packed elements in between."""
+        given = {"batch_first": True, "enforce_sorted": False}
+        packed, (h, c) = self.lstm(nn.utils.rnn.pack_padded_sequence(x, y, **given))
+        data, *others = packed
+        packed, last = self.gru(nn.utils.rnn.PackedSequence(data.tanh() * 2, *others))
+        found, lengths = nn.utils.rnn.pad_packed_sequence(packed, True)
+        whole, _ = nn.utils.rnn.pad_packed_sequence(packed, False, -1.0, x.shape[1])
+        return found, lengths, whole, h, c, last
+
+
+def test_packed_sequences() -> None:
+    torch.manual_seed(4)
+
+    def args(b: int, s: int) -> tuple[Any, ...]:
+        return torch.randn(b, s, 6), 1 + torch.arange(b) * 5 % (s - 1)
+
+    _assert_same(Packed().eval(), Case(lambda: None, args, ((0, 1), (0,))))
+
+
+def half(x: Any) -> Any:
+    """Python's numbers of sizes."""
+    s = x.shape[1]
+    k, most = int(s * 0.5), int(s // 2 + x.shape[0])
+    return x.topk(k, 1)[0] / float(s), x[:, : int(s / 4) + 2], x * float(most), int(s)
+
+
+def counted(x: Any) -> Any:
+    """Tensors of sizes, as Longformer has them; one that data changes is none any more."""
+    pairs = torch.div(x.shape[1], 2, rounding_mode="trunc")
+    other, rows = torch.tensor(x.shape[1]), torch.tensor(x.shape[0]) + 0
+    other += x.argmax() * 0
+    cut = x[:, : pairs * 2].reshape(x.shape[0], pairs, 2).sum(1)
+    return cut, torch.zeros(rows + 1, pairs.item()), x * other
+
+
+def quarter(x: Any) -> Any:
+    """Of a size that the caller says to vary."""
+    return x * 0.25 / float(x.shape[1])
+
+
+def test_numbers_of_sizes() -> None:
+    for function in (half, counted):
+        _assert_same(Function(function), Case(function, _matrix))
+    columns = torch.export.Dim("columns", min=4, max=99)
+    model = trt.compile(
+        Function(quarter), (torch.randn(3, 8), None),
+        dynamic_shapes=({1: columns}, None), **OPTIONS,
+    )  # fmt: skip
+    x = torch.randn(3, 21)
+    torch.testing.assert_close(model(x, None), quarter(x))
 
 
 class Rescaled(nn.Module):
