@@ -1,6 +1,7 @@
 // A constant that is repeated along axes of extent 1 is computed with once:
 // what repeats it moves behind layers of constants, which fold then, down to a
-// layer whose other operand has these extents anyway.
+// layer whose other operand has these extents anyway. There nothing is repeated,
+// be it constant or not.
 
 #include <assert.h>
 
@@ -25,9 +26,9 @@ static bool expansion_is_fixed(const rabbet_ir_t* ir,
   return true;
 }
 
-// The constant that the value is, but for axes along which it is repeated;
-// NULL if it is none.
-static const rabbet_ir_value_t* expansion_source(
+// The tensor that the value is, but for axes along which it is repeated; NULL:
+// it is not made so.
+static const rabbet_ir_value_t* expansion_repeated(
     const rabbet_ir_t* ir, const rabbet_ir_value_t* value) {
   const rabbet_ir_node_t* node = value->producer;
   rabbet_ir_window_t window;
@@ -42,7 +43,14 @@ static const rabbet_ir_value_t* expansion_source(
                     (window.stride[i] == 1 || dims.d[i] == 1);
     if (window.start[i] != 0 || (!is_repeated && !is_whole)) return NULL;
   }
-  return expansion_is_fixed(ir, from, MOST_LAYERS) ? from : NULL;
+  return from;
+}
+
+// The same, if it depends on constants alone.
+static const rabbet_ir_value_t* expansion_source(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value) {
+  const rabbet_ir_value_t* from = expansion_repeated(ir, value);
+  return from && expansion_is_fixed(ir, from, MOST_LAYERS) ? from : NULL;
 }
 
 // Whether the layer computes the same for each position of the axis of its
@@ -144,14 +152,14 @@ static rabbet_status_t expansion_sink(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// An element-wise layer whose other operand has the extents reads the constant
-// as it is.
+// An element-wise layer whose other operand has the extents reads what is
+// repeated as it is.
 static void expansion_absorb(rabbet_ir_t* ir, rabbet_ir_node_t* node,
                              bool* changed) {
   const rabbet_shape_t* shape = &rabbet_ir_output(ir, node, 0)->shape;
   for (size_t i = 0; i < 2; ++i) {
     const rabbet_ir_value_t* source =
-        expansion_source(ir, rabbet_ir_input(ir, node, i));
+        expansion_repeated(ir, rabbet_ir_input(ir, node, i));
     const rabbet_ir_value_t* other = rabbet_ir_input(ir, node, 1 - i);
     bool fits = source && other->shape.rank == shape->rank;
     for (int32_t k = 0; k < shape->rank && fits; ++k)
