@@ -614,4 +614,4 @@ static bool cuda_reduce_takes(const rabbet_kernel_spec_t* spec) {
                               RABBET_TAKES_FORMATS | RABBET_TAKES_ANY_TYPES);
 }
 
-RABBET_CUDA_NODE_CLASS(cuda_reduce, cuda_reduce_t, "cuda.reduce", 4);
+RABBET_CUDA_NODE_CLASS(cuda_reduce, cuda_reduce_t, "cuda.reduce", 3);

@@ -5,7 +5,7 @@
 
 // Element-wise layers on each side of a reduction, at most, and numbers of
 // each.
-enum { REDUCE_STEPS = 6, REDUCE_NUMBERS = 2 };
+enum { REDUCE_STEPS = 3, REDUCE_NUMBERS = 2 };
 
 typedef struct reduce_t {
   // reduced: the positions of an output's elements (rows: in vectors). kept:
