@@ -211,8 +211,8 @@ static void measurements_are_cancelled(void** state) {
     // A build beside a busy process measures again, and asks more often.
     if (cancel_at == 0 || asked.count < cancel_at) {
       RABBET_EXPECT_OK(status);
-      // Far more often than a candidate is done.
-      assert_true(asked.count > 2 * asked.steps);
+      // More often than a candidate is done, however few samples it takes.
+      assert_true(2 * asked.count > 3 * asked.steps);
       if (cancel_at == 0) total = asked.count;
       check_built_end(&out);
     } else {
