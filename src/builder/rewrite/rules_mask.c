@@ -9,15 +9,11 @@
 #include "ops/enums.h"
 
 #define MASK_LOW (-1e9)
-// Of HALF, whose least number is -65504.
-#define MASK_LOW_HALF (-3e4)
 
 static bool mask_is_low(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
-                        double* out_number) {
-  if (!value->constant || rabbet_ir_count(ir, value) != 1) return false;
-  *out_number = rabbet_load_double(value->dtype, value->constant, 0);
-  return *out_number <=
-         (value->dtype == RABBET_DTYPE_HALF ? MASK_LOW_HALF : MASK_LOW);
+                        float* out_number) {
+  return rabbet_ir_number(ir, value, out_number) &&
+         (double)*out_number <= MASK_LOW;
 }
 
 // Whether each row keeps a score. Otherwise the forms differ: a row whose
@@ -45,22 +41,16 @@ static bool mask_keeps(const rabbet_ir_t* ir, const rabbet_ir_value_t* mask,
 }
 
 static rabbet_status_t mask_make(rabbet_build_t* build,
-                                 const rabbet_ir_value_t* mask,
-                                 rabbet_dtype_t dtype, double low,
+                                 const rabbet_ir_value_t* mask, float low,
                                  rabbet_ir_value_t** out_value) {
   rabbet_dims_t dims = rabbet_ir_dims(&build->ir, mask);
-  size_t bytes = 0;
-  void* data = NULL;
+  float* data = NULL;
+  int64_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
   RABBET_RETURN_IF_ERROR(
-      rabbet_tensor_bytes(dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate(&build->arena, bytes + 1, &data));
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(
-      &build->ir, mask->name, dtype, &dims, data, out_value));
-  for (int64_t i = 0; i < rabbet_ir_count(&build->ir, *out_value); ++i)
-    rabbet_store_double(
-        dtype, data, i,
-        rabbet_load_int64(mask->dtype, mask->constant, i) != 0 ? 0 : low);
+      rabbet_ir_new_floats(build, mask->name, &dims, out_value, &data));
+  for (int64_t i = 0; i < count; ++i)
+    data[i] = rabbet_load_int64(mask->dtype, mask->constant, i) != 0 ? 0 : low;
   return rabbet_ok();
 }
 
@@ -69,13 +59,10 @@ rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   rabbet_ir_value_t* masked = rabbet_ir_input(ir, softmax, 0);
   rabbet_dims_t dims = rabbet_ir_dims(ir, masked);
-  rabbet_ir_node_t* cast = rabbet_ir_sole_producer(ir, masked, RABBET_OP_CAST);
-  if (cast) masked = rabbet_ir_input(ir, cast, 0);
   rabbet_ir_node_t* select =
       rabbet_ir_sole_producer(ir, masked, RABBET_OP_SELECT);
-  double low = 0;
-  if (!select || !rabbet_dtype_is_float(masked->dtype) ||
-      rabbet_dtype_bits(masked->dtype) < 16 || dims.rank < 1 ||
+  float low = 0;
+  if (!select || masked->dtype != RABBET_DTYPE_FLOAT || dims.rank < 1 ||
       rabbet_ir_int(softmax, "axes") != (int64_t)1 << (dims.rank - 1) ||
       rabbet_ir_has_wishes(ir, select))
     return rabbet_ok();
@@ -90,8 +77,7 @@ rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
       .name = "op", .type = RABBET_ATTR_INT, .data = &op, .count = 1};
   rabbet_ir_value_t* added = NULL;
   rabbet_ir_node_t* sum = NULL;
-  RABBET_RETURN_IF_ERROR(
-      mask_make(build, mask, masked->dtype, low, &added));
+  RABBET_RETURN_IF_ERROR(mask_make(build, mask, low, &added));
   const int32_t inputs[2] = {scores->id, added->id};
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ELEMENTWISE,
                                             select->name, &attr, 1, inputs, 2,
