@@ -202,6 +202,28 @@ def areas() -> onnx.ModelProto:
     return g.model()
 
 
+def grouped_queries() -> onnx.ModelProto:
+    """One packed product for groups of heads that share keys: its parts are divided behind
+    the slices."""
+    g = Graph()
+    g.reshape("qkv", "groups", -1, WINDOWS * ROWS, HEADS, 3 * WIDTH)
+    g.add("Transpose", ["groups"], "by group", perm=[0, 2, 1, 3])
+    g.add("Split", ["by group"], "parts", axis=-1, num_outputs=3)
+    g.nodes[-1].output[:] = "q", "k", "v"
+    half = WIDTH // 2
+    q = g.reshape("q", "q5", -1, HEADS, WINDOWS * ROWS, 2, half)
+    q = g.add("Transpose", [q], "q4", perm=[0, 1, 3, 2, 4])
+    k = g.reshape("k", "k5", -1, HEADS, WINDOWS * ROWS, 2, half)
+    k = g.add("Transpose", [k], "kt", perm=[0, 1, 3, 4, 2])
+    g.add("Softmax", [g.add("MatMul", [q, k], "scores")], "weights", axis=-1)
+    v = g.reshape("v", "v5", -1, HEADS, WINDOWS * ROWS, 2, half)
+    v = g.add("Transpose", [v], "v4", perm=[0, 1, 3, 2, 4])
+    g.add("MatMul", ["weights", v], "mixed")
+    g.add("Transpose", ["mixed"], "together", perm=[0, 3, 1, 2, 4])
+    g.reshape("together", "y", -1, WINDOWS, ROWS, ALL)
+    return g.model()
+
+
 MODELS = {
     "masked": masked_windows(),
     "cosine": masked_windows(cosine=True),
@@ -211,6 +233,41 @@ MODELS = {
     "swapped pixels": pixels(swapped=True),
     "areas": areas(),
 }
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_weights_of_columns(device: str) -> None:
+    """What keeps a number in each row may hide a column, along which this softmax goes."""
+    import onnxruntime
+
+    g = Graph()
+    q, k, v = g.factors(-1, WINDOWS * ROWS, HEADS, WIDTH, order=[0, 2, 1, 3])
+    g.add("MatMul", [q, g.add("Transpose", [k], "kt", perm=[0, 1, 3, 2])], "scores")
+    mask = np.zeros((1, 1, WINDOWS * ROWS, WINDOWS * ROWS), np.float32)
+    mask[..., 3] = -np.inf
+    g.inits |= {"mask": mask, "zero": np.float32(0)}
+    g.add("Softmax", [g.add("Add", ["scores", "mask"], "masked")], "p", axis=2)
+    g.add("Where", [g.add("IsNaN", ["p"], "nan"), "zero", "p"], "weights")
+    g.add("MatMul", ["weights", v], "mixed")
+    g.add("Transpose", ["mixed"], "together", perm=[0, 2, 1, 3])
+    g.reshape("together", "y", -1, WINDOWS, ROWS, ALL)
+    model = g.model().SerializeToString()
+    built = rabbet.compile(model, device=device, tf32=False, optimization_level=0,
+                           shapes={"x": (2, WINDOWS, ROWS, ALL)})  # fmt: skip
+    x = np.random.default_rng(1).standard_normal((2, WINDOWS, ROWS, ALL), np.float32)
+    expected = np.asarray(onnxruntime.InferenceSession(model).run(["y"], {"x": x})[0])
+    np.testing.assert_allclose(np.asarray(built(x)), expected, atol=1e-4)
+
+
+def test_parts_that_are_divided_further() -> None:
+    import onnxruntime
+
+    model = grouped_queries().SerializeToString()
+    built = rabbet.compile(model, device="cuda", fp16=True, optimization_level=0,
+                           shapes={"x": (2, WINDOWS, ROWS, ALL)})  # fmt: skip
+    x = np.random.default_rng(1).standard_normal((2, WINDOWS, ROWS, ALL), np.float32)
+    expected = np.asarray(onnxruntime.InferenceSession(model).run(["y"], {"x": x})[0])
+    np.testing.assert_allclose(np.asarray(built(x)), expected, atol=2e-2)
 
 
 def test_a_query_without_keys() -> None:

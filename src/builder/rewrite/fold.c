@@ -7,13 +7,14 @@
 #include "builder/ir/passes.h"
 #include "core/view.h"
 #include "ops/cost.h"
+#include "ops/enums.h"
 #include "ops/evaluate.h"
 #include "ops/rules.h"
 
-// A result may have this many bytes, or twice those of its operands. Products
-// and gathers may have more, as of tables of positions that a network computes,
-// or that are looked up: computing them in each run costs more than reading
-// them, and mostly what follows is smaller.
+// A result may have this many bytes, or twice those of its operands. Products,
+// gathers and sums may have more, as of tables of positions that a network
+// computes, or that are looked up, and masks: computing them in each run costs
+// more than reading them.
 #define FOLD_SMALL ((size_t)1 << 20)
 #define FOLD_TABLE ((size_t)16 << 20)
 // All results together may have FOLD_GROWTH bytes and FOLD_GROWTH_OF_OWN times
@@ -60,11 +61,19 @@ static size_t fold_room(const rabbet_build_t* build) {
                                            : 0;
 }
 
-static bool fold_may_grow(const rabbet_build_t* build, const rabbet_op_t* op,
-                          size_t bytes_in, size_t bytes_out) {
-  bool is_table = rabbet_op_is(op, RABBET_OP_MATRIX_MULTIPLY) ||
-                  rabbet_op_is(op, RABBET_OP_GATHER);
-  size_t small = is_table ? FOLD_TABLE : FOLD_SMALL;
+// Tables of positions, and sums of such and of masks.
+static bool fold_is_table(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  return rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) ||
+         rabbet_op_is(node->op, RABBET_OP_GATHER) ||
+         (rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE) &&
+          rabbet_ir_int(node, "op") == RABBET_ELEMENTWISE_SUM &&
+          rabbet_dtype_is_float(rabbet_ir_output(ir, node, 0)->dtype));
+}
+
+static bool fold_may_grow(const rabbet_build_t* build,
+                          const rabbet_ir_node_t* node, size_t bytes_in,
+                          size_t bytes_out) {
+  size_t small = fold_is_table(&build->ir, node) ? FOLD_TABLE : FOLD_SMALL;
   if (bytes_out > small && bytes_out / 2 > bytes_in) return false;
   return bytes_out <= fold_room(build);
 }
@@ -223,7 +232,7 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
                            .output_count = node->output_count};
   // Weights in 8 bits represent the same numbers as those in 32 bits.
   if ((!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
-       !fold_may_grow(build, node->op, bytes_in, bytes_out)) ||
+       !fold_may_grow(build, node, bytes_in, bytes_out)) ||
       !fold_is_quick(build, &eval))
     return rabbet_ok();
   return fold_evaluate(build, node, &eval, outputs, keep);
@@ -282,7 +291,7 @@ static rabbet_status_t fold_sized(rabbet_build_t* build,
                                  &outputs[i].dims, &bytes);
     bytes_out += bytes;
   }
-  bool keep = fold_may_grow(build, node->op, bytes_in, bytes_out);
+  bool keep = fold_may_grow(build, node, bytes_in, bytes_out);
   for (size_t i = 0; i < node->output_count; ++i) {
     if (keep && rabbet_is_ok(status))
       status = fold_keep(build, rabbet_ir_output(ir, node, i), &outputs[i]);

@@ -60,7 +60,9 @@ static bool parts_quotient(const rabbet_parts_t* p, rabbet_expr_t extent,
 static bool parts_split(rabbet_parts_t* p, int atom, rabbet_expr_t outer,
                         rabbet_expr_t rest) {
   int at = 0;
-  if (p->count == RABBET_PARTS_ATOMS_MAX) return false;
+  // Of an atom that is cut the slice would be parts of two.
+  if (p->count == RABBET_PARTS_ATOMS_MAX || atom == p->atom) return false;
+  if (p->atom > atom) ++p->atom;
   memmove(&p->atoms[atom + 1], &p->atoms[atom],
           (size_t)(p->count - atom) * sizeof(p->atoms[0]));
   p->atoms[atom].extent = outer;

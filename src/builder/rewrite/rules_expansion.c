@@ -1,7 +1,7 @@
 // A constant that is repeated along axes of extent 1 is computed with once:
 // what repeats it moves behind layers of constants, which fold then, down to a
-// layer whose other operand has these extents anyway. There nothing is repeated,
-// be it constant or not.
+// layer whose other operand has these extents anyway. There nothing is
+// repeated, be it constant or not.
 
 #include <assert.h>
 

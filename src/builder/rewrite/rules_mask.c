@@ -230,7 +230,8 @@ rabbet_status_t rabbet_rule_mask_range(rabbet_build_t* build,
 
 // ---- Zeros in place of NaN --------------------------------------------------
 
-// Whether each row of an added constant has a number above -infinity.
+// Whether each row of an added constant has a number above -infinity, and no
+// element is more than a number.
 static bool mask_keeps_numbers(const rabbet_ir_t* ir,
                                const rabbet_ir_value_t* mask) {
   rabbet_dims_t dims = rabbet_ir_dims(ir, mask);
@@ -239,9 +240,24 @@ static bool mask_keeps_numbers(const rabbet_ir_t* ir,
   int64_t columns = dims.d[dims.rank - 1], count = rabbet_ir_count(ir, mask);
   for (int64_t row = 0; row < count; row += columns) {
     bool keeps = false;
-    for (int64_t i = row; i < row + columns && !keeps; ++i)
-      keeps = rabbet_load_double(mask->dtype, mask->constant, i) > -INFINITY;
+    for (int64_t i = row; i < row + columns; ++i) {
+      double number = rabbet_load_double(mask->dtype, mask->constant, i);
+      if (!(number < INFINITY)) return false;
+      keeps |= number > -INFINITY;
+    }
     if (!keeps) return false;
+  }
+  return true;
+}
+
+// Whether scores that are multiplied with, or divided by, the constant keep
+// their signs and infinities.
+static bool mask_is_scale(const rabbet_ir_t* ir,
+                          const rabbet_ir_value_t* factor) {
+  if (!factor->constant || !rabbet_dtype_is_float(factor->dtype)) return false;
+  for (int64_t i = 0; i < rabbet_ir_count(ir, factor); ++i) {
+    double number = rabbet_load_double(factor->dtype, factor->constant, i);
+    if (!(number > 0 && number < INFINITY)) return false;
   }
   return true;
 }
@@ -272,7 +288,9 @@ static const rabbet_ir_value_t* mask_before(const rabbet_ir_t* ir,
     return NULL;
   size_t scores = rabbet_ir_input(ir, node, 0)->constant ? 1 : 0;
   const rabbet_ir_value_t* other = rabbet_ir_input(ir, node, 1 - scores);
-  if (!other->constant || (sums && (*masked || !mask_keeps_numbers(ir, other))))
+  bool fits = sums ? !*masked && mask_keeps_numbers(ir, other)
+                   : mask_is_scale(ir, other);
+  if (!fits || (scores == 1 && mask_is_kind(ir, node, RABBET_ELEMENTWISE_DIV)))
     return NULL;
   *masked |= sums;
   return rabbet_ir_input(ir, node, scores);
@@ -291,7 +309,8 @@ static bool mask_leaves_rows(const rabbet_ir_t* ir,
 }
 
 // isnan(p) ? 0 : p of weights p is p, if no row of scores is masked altogether:
-// torch's attention writes zeros for such rows alone.
+// torch's attention writes zeros for such rows alone. Scores that are NaN
+// themselves stay so, as they do in torch.
 rabbet_status_t rabbet_rule_weights_nan(rabbet_build_t* build,
                                         rabbet_ir_node_t* select,
                                         bool* changed) {
@@ -303,6 +322,9 @@ rabbet_status_t rabbet_rule_weights_nan(rabbet_build_t* build,
       rabbet_ir_int(test, "op") != RABBET_UNARY_ISNAN ||
       rabbet_ir_input(ir, test, 0) != weights ||
       !rabbet_op_is(softmax->op, RABBET_OP_SOFTMAX) ||
+      weights->shape.rank < 1 ||
+      rabbet_ir_int(softmax, "axes") != (int64_t)1
+                                            << (weights->shape.rank - 1) ||
       !rabbet_ir_is_number(ir, rabbet_ir_input(ir, select, 1), 0) ||
       !mask_leaves_rows(ir, rabbet_ir_input(ir, softmax, 0)))
     return rabbet_ok();

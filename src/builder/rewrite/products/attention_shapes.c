@@ -197,6 +197,17 @@ static rabbet_status_t scores_binary(const scores_t* s, int64_t op,
                                      const rabbet_ir_value_t* b,
                                      const rabbet_ir_value_t** out_value);
 
+// Whether the sum of the terms has all elements of the scores.
+static bool places_are_whole(const places_t* places) {
+  for (int32_t axis = 0; axis < places->shape.rank; ++axis) {
+    bool whole = false;
+    for (int i = 0; i < places->count; ++i)
+      whole |= places->terms[i]->shape.d[axis] == places->shape.d[axis];
+    if (!whole) return false;
+  }
+  return true;
+}
+
 // Adds the reshaped sum of the terms to the scores that the softmax reads, if
 // they are reshaped for the terms, and the sum has all of their elements.
 static rabbet_status_t places_join(scores_t* s) {
@@ -206,11 +217,14 @@ static rabbet_status_t places_join(scores_t* s) {
   if (!places_is_reshape(s->ir, end) || !places_find(s->ir, end, &places))
     return rabbet_ok();
   const rabbet_ir_value_t *sum = places.terms[0], *value = NULL;
+  if (!places_are_whole(&places) ||
+      !rabbet_fuse_wants_attention(s->build, s->softmax))
+    return rabbet_ok();
   s->last = end;
   for (int i = 1; i < places.count; ++i)
     RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_SUM, end->name,
                                          sum, places.terms[i], &sum));
-  if (!rabbet_ir_shape_equal(&sum->shape, &places.shape)) return rabbet_ok();
+  assert(rabbet_ir_shape_equal(&sum->shape, &places.shape));
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_reshape(
       s->build, end, places.scores->shape.d, places.scores->shape.rank, &sum));
   RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_SUM, end->name,
@@ -475,10 +489,12 @@ static rabbet_status_t scores_take_factors(scores_t* s,
   return rabbet_ok();
 }
 
-// Whether a value has fewer elements than the scores, to which it broadcasts.
-static bool scores_is_small(const scores_t* s, const rabbet_ir_value_t* value) {
+// Whether the sum of two masks has fewer elements than the scores.
+static bool scores_are_small(const scores_t* s, const rabbet_ir_value_t* a,
+                             const rabbet_ir_value_t* b) {
   for (int32_t i = 0; i < s->shape.rank - MATRIX_AXES; ++i)
-    if (scores_is_one(s->ir, value->shape.d[i]) &&
+    if (scores_is_one(s->ir, a->shape.d[i]) &&
+        scores_is_one(s->ir, b->shape.d[i]) &&
         !scores_is_one(s->ir, s->shape.d[i]))
       return true;
   return false;
@@ -502,10 +518,11 @@ static rabbet_status_t scores_join_masks(scores_t* s, int first,
     is_constant &= scores_is_constant(other);
     RABBET_RETURN_IF_ERROR(scores_align(
         s, &rabbet_ir_output(s->ir, step->node, 0)->shape, other, &other));
-    if (!other || other->dtype != (*mask)->dtype) return rabbet_ok();
+    if (!other || other->dtype != (*mask)->dtype ||
+        (!is_constant && !scores_are_small(s, *mask, other)))
+      return rabbet_ok();
     RABBET_RETURN_IF_ERROR(scores_binary(s, RABBET_ELEMENTWISE_SUM,
                                          step->node->name, *mask, other, &sum));
-    if (!is_constant && !scores_is_small(s, sum)) return rabbet_ok();
     *mask = sum;
     memmove(step, step + 1, (size_t)(s->count - i - 1) * sizeof(*step));
     --s->count;

@@ -186,38 +186,58 @@ static rabbet_ir_node_t* channels_before_scales(const rabbet_ir_t* ir,
   }
 }
 
-// Reads a factor of the product from its image with channels last. `turned`:
-// its last axis is that of rows. Other readers keep what they read.
+// A factor as parts of an image: the reader to change, and where the moves end.
+typedef struct factor_t {
+  rabbet_ir_node_t *reader, *end;
+  size_t input;
+  const rabbet_ir_value_t* image;
+  rabbet_parts_t parts;
+} factor_t;
+
+// Whether the factor of the product is parts of an image with channels before
+// pixels. `turned`: its last axis is that of rows. `scales`: it may be scaled,
+// as kernels take it before the first product alone.
+static bool channels_find(const rabbet_ir_t* ir, rabbet_ir_node_t* product,
+                          size_t input, bool turned, bool scales, factor_t* out,
+                          rabbet_status_t* status) {
+  rabbet_ir_value_t* factor = rabbet_ir_input(ir, product, input);
+  rabbet_parts_chain_t chain;
+  out->input = input;
+  out->reader =
+      scales ? channels_before_scales(ir, product, &out->input) : product;
+  rabbet_parts_chain(ir, factor, true, &chain);
+  if (chain.count == 0) return false;
+  out->end = chain.nodes[chain.count - 1];
+  out->image = rabbet_ir_input(ir, chain.nodes[0], 0);
+  int32_t last = factor->shape.rank - 1;
+  return rabbet_ir_input(ir, out->reader, out->input) ==
+             rabbet_ir_output(ir, out->end, 0) &&
+         rabbet_parts_read(ir, &chain, 0, &out->parts, status) &&
+         channels_come_first(&out->parts, turned ? last : last - 1,
+                             turned ? last - 1 : last);
+}
+
+// Reads the factor from its image with channels last. Other readers keep what
+// they read.
 static rabbet_status_t channels_factor(rabbet_build_t* build, images_t* images,
                                        rabbet_ir_node_t* product, size_t input,
-                                       bool turned) {
+                                       bool turned, bool scales) {
   rabbet_ir_t* ir = &build->ir;
-  rabbet_ir_value_t* factor = rabbet_ir_input(ir, product, input);
-  rabbet_ir_node_t* reader = channels_before_scales(ir, product, &input);
-  int64_t order[RABBET_MAX_RANK];
   rabbet_status_t status = rabbet_ok();
-  rabbet_parts_chain_t chain;
-  rabbet_parts_t parts;
-  rabbet_parts_chain(ir, factor, true, &chain);
-  if (chain.count == 0) return rabbet_ok();
-  rabbet_ir_node_t* end = chain.nodes[chain.count - 1];
-  const rabbet_shape_t shape = rabbet_ir_output(ir, end, 0)->shape;
-  const rabbet_ir_value_t *image = rabbet_ir_input(ir, chain.nodes[0], 0), *to;
-  if (rabbet_ir_input(ir, reader, input) != rabbet_ir_output(ir, end, 0))
-    return rabbet_ok();
-  bool reads = rabbet_parts_read(ir, &chain, 0, &parts, &status);
-  RABBET_RETURN_IF_ERROR(status);
-  int32_t last = shape.rank - 1;
-  if (!reads || !channels_come_first(&parts, turned ? last : last - 1,
-                                     turned ? last - 1 : last))
-    return rabbet_ok();
-  int32_t rank = image->shape.rank;
+  int64_t order[RABBET_MAX_RANK];
+  const rabbet_ir_value_t* to = NULL;
+  factor_t f;
+  if (!channels_find(ir, product, input, turned, scales, &f, &status))
+    return status;
+  const rabbet_shape_t shape = rabbet_ir_output(ir, f.end, 0)->shape;
+  int32_t rank = f.image->shape.rank;
   for (int32_t i = 0; i < rank; ++i)
     order[i] = i == 0 ? 0 : i == rank - 1 ? 1 : i + 1;
-  RABBET_RETURN_IF_ERROR(channels_image(build, images, image, order, &to));
-  rabbet_parts_permute_base(&parts, &to->shape, order);
-  RABBET_RETURN_IF_ERROR(rabbet_parts_make(build, &parts, end, &shape, &to));
-  rabbet_ir_set_input(ir, reader, input, to->id);
+  RABBET_RETURN_IF_ERROR(channels_image(build, images, f.image, order, &to));
+  rabbet_parts_permute_base(&f.parts, &to->shape, order);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_parts_make(build, &f.parts, f.end, &shape, &to));
+  rabbet_ir_set_input(ir, f.reader, f.input, to->id);
   return rabbet_ok();
 }
 
@@ -340,21 +360,60 @@ static bool channels_fits(const rabbet_ir_t* ir, const rabbet_ir_node_t* last,
          columns % CHANNELS_MULTIPLE == 0 && columns <= CHANNELS_MOST;
 }
 
+// Whether all three factors are parts of images. `weights`: the input of the
+// last product that has the weights.
+static bool channels_are_read(const rabbet_ir_t* ir, rabbet_ir_node_t* first,
+                              rabbet_ir_node_t* last, size_t weights,
+                              rabbet_status_t* status) {
+  factor_t f;
+  bool turned = weights == 1 ? !channels_is_turned(last, "op0")
+                             : channels_is_turned(last, "op1");
+  return channels_find(ir, first, 0, channels_is_turned(first, "op0"), true, &f,
+                       status) &&
+         channels_find(ir, first, 1, !channels_is_turned(first, "op1"), true,
+                       &f, status) &&
+         channels_find(ir, last, 1 - weights, turned, false, &f, status);
+}
+
+// The product that makes the scores for the softmax alone, or NULL.
+static rabbet_ir_node_t* channels_first(const rabbet_ir_t* ir,
+                                        const rabbet_ir_node_t* softmax) {
+  enum { STEPS = 6 };
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, softmax, 0);
+  for (int step = 0; step < STEPS && value && value->uses == 1; ++step) {
+    rabbet_ir_node_t* node = value->producer;
+    if (!node || rabbet_fuse_is_exit(ir, node)) return NULL;
+    if (channels_is_product(node)) return node;
+    const rabbet_shape_t* shape = &value->shape;
+    value = NULL;
+    for (size_t i = 0; i < node->input_count && !value; ++i) {
+      const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
+      if (input && !input->constant &&
+          rabbet_ir_shape_equal(&input->shape, shape))
+        value = input;
+    }
+  }
+  return NULL;
+}
+
 static rabbet_status_t channels_rewrite(rabbet_build_t* build,
                                         rabbet_ir_node_t* softmax) {
   rabbet_ir_t* ir = &build->ir;
+  rabbet_status_t status = rabbet_ok();
   size_t weights = 0;
   rabbet_ir_node_t *last = channels_last(ir, softmax, &weights),
+                   *first = channels_first(ir, softmax),
                    *nodes[RABBET_FUSE_ATTENTION_MAX];
   bool swapped = weights == 1 && last && channels_is_turned(last, "op1");
-  if (!last || !channels_fits(ir, last, weights) ||
+  if (!first || !last || !channels_fits(ir, last, weights) ||
       !rabbet_fuse_wants_attention(build, last) ||
-      (weights == 1 ? !swapped : channels_is_turned(last, "op0")))
-    return rabbet_ok();
+      (weights == 1 ? !swapped : channels_is_turned(last, "op0")) ||
+      !channels_are_read(ir, first, last, weights, &status))
+    return status;
   if (swapped) RABBET_RETURN_IF_ERROR(channels_swap(build, &last));
   if (rabbet_fuse_attention(ir, last, RABBET_FUSE_PRODUCTS, nodes) == 0)
     return rabbet_ok();
-  rabbet_ir_node_t* first = nodes[0];
+  first = nodes[0];
   RABBET_RETURN_IF_ERROR(channels_turn_queries(build, &first));
   images_t images = {.count = 0};
   const struct {
@@ -366,8 +425,8 @@ static rabbet_status_t channels_rewrite(rabbet_build_t* build,
                  {last, 1, channels_is_turned(last, "op1")}};
   for (int i = 0; i < 3; ++i)
     RABBET_RETURN_IF_ERROR(channels_factor(build, &images, factors[i].product,
-                                           factors[i].input,
-                                           factors[i].turned));
+                                           factors[i].input, factors[i].turned,
+                                           factors[i].product == first));
   return images.count > 0 ? channels_result(build, last) : rabbet_ok();
 }
 

@@ -173,7 +173,7 @@ typedef struct tiles_offer_t {
   rabbet_attention_t attention;
   rabbet_attention_views_t views;
   const rabbet_dims_t* dims;
-  bool outside;  // the largest batch has an axis outside of it
+  bool deep;  // the batch may have an axis outside of it
 } tiles_offer_t;
 
 // Shared memory of a block, in bytes: for the results that its warps combine,
@@ -265,7 +265,7 @@ static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
   if (!tiles_has_width(tactic, width, rabbet_dtype_bits(dtype) / 8))
     return false;
   return tactic->groups > 0
-             ? tiles_surveys(&offer->attention, offer->outside) &&
+             ? tiles_surveys(&offer->attention, offer->deep) &&
                    rabbet_attention_staged_wanted(device, &staged, views)
              : tiles_reads_shared(offer, dtype) &&
                    tiles_fills_warps(device, tactic, dtype, views);
@@ -357,9 +357,10 @@ static rabbet_status_t cuda_attention_tiles_propose(
   bool fits = rabbet_attention_match(group, dims, &offer.attention) &&
               (!offer.attention.band.exists || offer.attention.band.known) &&
               tiles_is_constant_width(group, &offer.attention);
+  bool outside = false;
   if (fits)
-    status = rabbet_attention_holds(propose, &offer.attention, &fits,
-                                    &offer.outside);
+    status = rabbet_attention_holds(propose, &offer.attention, &fits, &outside);
+  if (fits) offer.deep = group->values[offer.attention.y.seen].dims.rank > 4;
   if (rabbet_is_ok(status) && fits)
     status = rabbet_proposal_make(propose, sink, &rabbet_cuda_attention_tiles,
                                   &offer, cuda_attention_tiles_body);

@@ -263,6 +263,8 @@ static bool view_place_heads(view_t* views) {
       if (repeated != HEADS && repeated != k) return false;
       repeated = k;
     }
+  for (int i = 0; i < VIEWS && repeated != HEADS; ++i)
+    if (views[i].dims.rank > 0 && views[i].repeats[HEADS] > 0) return false;
   for (int i = 0; i < VIEWS; ++i)
     if (views[i].dims.rank > 0) view_swap(&views[i], repeated, HEADS);
   return true;
