@@ -11,9 +11,9 @@
 #include <assert.h>
 #include <string.h>
 
-#include "builder/choose/fuse.h"
 #include "builder/ir/passes.h"
 #include "builder/rewrite/parts.h"
+#include "builder/rewrite/products/attention_nodes.h"
 #include "ops/enums.h"
 
 enum { SCORES_NODES = 8, MATRIX_AXES = 2 };
@@ -36,8 +36,7 @@ typedef struct scores_t {
 
 // ---- Finding ----------------------------------------------------------------
 
-// The end of axis i of `shape` in the axes of the finer shape; 0: axes are not
-// runs of such.
+// Where each axis of a shape ends in the axes of a finer one.
 typedef struct runs_t {
   int ends[RABBET_MAX_RANK];
 } runs_t;
@@ -73,12 +72,6 @@ static bool scores_is_reshape(const rabbet_ir_t* ir,
                              &rabbet_ir_output(ir, node, 0)->shape);
 }
 
-static bool scores_is_product(const rabbet_ir_node_t* node) {
-  return rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) &&
-         rabbet_ir_int(node, "op0") != RABBET_MATRIX_VECTOR &&
-         rabbet_ir_int(node, "op1") != RABBET_MATRIX_VECTOR;
-}
-
 // The node that makes the value for one reader; NULL: it may not be replaced.
 static rabbet_ir_node_t* scores_maker(const rabbet_ir_t* ir,
                                       const rabbet_ir_value_t* value) {
@@ -95,7 +88,7 @@ static bool scores_before(scores_t* s, const rabbet_ir_value_t* value) {
   const rabbet_ir_t* ir = s->ir;
   rabbet_ir_node_t* maker = scores_maker(ir, value);
   if (!maker) return false;
-  if (scores_is_product(maker)) {
+  if (rabbet_attention_is_product(maker)) {
     s->first = maker;
     return true;
   }
@@ -115,25 +108,12 @@ static bool scores_before(scores_t* s, const rabbet_ir_value_t* value) {
   return false;
 }
 
-static rabbet_ir_node_t* scores_reader(const rabbet_ir_t* ir,
-                                       const rabbet_ir_node_t* node) {
-  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
-  if (value->uses != 1 || rabbet_fuse_is_exit(ir, node)) return NULL;
-  for (size_t i = 0; i < ir->nodes.count; ++i) {
-    rabbet_ir_node_t* reader = ir->nodes.data[i];
-    for (size_t k = 0; !reader->dead && k < reader->input_count; ++k)
-      if (reader->inputs[k] == value->id) return reader;
-  }
-  return NULL;
-}
-
 // Finds the steps from the softmax to the product with values.
 static bool scores_after(scores_t* s) {
   const rabbet_ir_value_t* value = rabbet_ir_output(s->ir, s->softmax, 0);
-  rabbet_ir_node_t* node = scores_reader(s->ir, s->softmax);
+  rabbet_ir_node_t* node = rabbet_attention_reader(s->ir, s->softmax);
   for (int i = 0; node && i < SCORES_NODES; ++i) {
-    if (rabbet_ir_has_wishes(s->ir, node)) return false;
-    if (scores_is_product(node)) {
+    if (rabbet_attention_is_product(node)) {
       s->last = node;
       s->input = node->inputs[0] == value->id ? 0 : 1;
       return true;
@@ -143,7 +123,7 @@ static bool scores_after(scores_t* s) {
       return false;
     s->steps[s->count++] = (step_t){node, 0};
     value = rabbet_ir_output(s->ir, node, 0);
-    node = scores_reader(s->ir, node);
+    node = rabbet_attention_reader(s->ir, node);
   }
   return false;
 }
@@ -353,20 +333,11 @@ static rabbet_status_t scores_align_factor(const scores_t* s,
                                            const rabbet_shape_t* like,
                                            const rabbet_ir_value_t* value,
                                            const rabbet_ir_value_t** out) {
-  const rabbet_ir_node_t* scales[RABBET_FUSE_SCALES_MAX];
-  int count = 0;
-  for (; count < RABBET_FUSE_SCALES_MAX && value->uses == 1; ++count) {
-    const rabbet_ir_value_t* scaled =
-        value->producer ? rabbet_fuse_scaled(s->ir, value->producer) : NULL;
-    if (!scaled || scaled->shape.rank != value->shape.rank) break;
-    scales[count] = value->producer;
-    value = scaled;
-  }
+  rabbet_attention_scales_t scales;
+  rabbet_attention_before_scales(s->ir, &value, &scales);
   RABBET_RETURN_IF_ERROR(scores_align(s, like, value, out));
-  while (*out && count-- > 0)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_ir_add_scale(s->build, s->last, scales[count], out));
-  return rabbet_ok();
+  return *out ? rabbet_attention_scale(s->build, s->last, &scales, out)
+              : rabbet_ok();
 }
 
 static rabbet_status_t scores_add(const scores_t* s,
@@ -404,23 +375,18 @@ static rabbet_status_t scores_repeat(const scores_t* s, const step_t* step,
   const rabbet_ir_node_t* node = step->node;
   const rabbet_shape_t* like = &rabbet_ir_output(s->ir, node, 0)->shape;
   int32_t inputs[4] = {-1, -1, -1, -1};
-  if (node->input_count > 4) {
-    *value = NULL;
-    return rabbet_ok();
-  }
+  const rabbet_ir_value_t* scores = *value;
+  *value = NULL;
+  if (node->input_count > 4) return rabbet_ok();
   for (size_t i = 0; i < node->input_count; ++i) {
     const rabbet_ir_value_t* input = rabbet_ir_input(s->ir, node, i);
+    if (!input) continue;
     if (i == step->input)
-      input = *value;
-    else if (input)
+      input = scores;
+    else
       RABBET_RETURN_IF_ERROR(scores_align(s, like, input, &input));
-    if (i == step->input || rabbet_ir_input(s->ir, node, i)) {
-      if (!input) {
-        *value = NULL;
-        return rabbet_ok();
-      }
-      inputs[i] = input->id;
-    }
+    if (!input) return rabbet_ok();
+    inputs[i] = input->id;
   }
   const int64_t axes = (int64_t)1 << (s->shape.rank - 1);
   const rabbet_attr_t along = {
@@ -577,11 +543,7 @@ rabbet_status_t rabbet_pass_attention_shapes(rabbet_build_t* build) {
   rabbet_ir_node_t** found = NULL;
   size_t count = 0;
   if (rabbet_fuse_reach(build) < RABBET_FUSE_SLICES) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, ir->nodes.count, sizeof(*found), (void**)&found));
-  for (size_t i = 0; i < ir->nodes.count; ++i)
-    if (rabbet_op_is(ir->nodes.data[i]->op, RABBET_OP_SOFTMAX))
-      found[count++] = ir->nodes.data[i];
+  RABBET_RETURN_IF_ERROR(rabbet_attention_softmaxes(build, &found, &count));
   for (size_t i = 0; i < count; ++i) {
     scores_t s = {.build = build, .ir = ir, .softmax = found[i]};
     if (s.softmax->dead) continue;

@@ -8,37 +8,17 @@
 
 #include <string.h>
 
-#include "builder/choose/fuse.h"
 #include "builder/ir/passes.h"
 #include "builder/rewrite/parts.h"
+#include "builder/rewrite/products/attention_nodes.h"
 #include "ops/enums.h"
 
 // Columns of factors that kernels take.
 enum { CHANNELS_MULTIPLE = 8, CHANNELS_MOST = 256 };
 
-static bool channels_is_product(const rabbet_ir_node_t* node) {
-  return rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) &&
-         rabbet_ir_int(node, "op0") != RABBET_MATRIX_VECTOR &&
-         rabbet_ir_int(node, "op1") != RABBET_MATRIX_VECTOR;
-}
-
 static bool channels_is_turned(const rabbet_ir_node_t* product,
                                const char* name) {
   return rabbet_ir_int(product, name) == RABBET_MATRIX_TRANSPOSE;
-}
-
-// The only reader of the node's result, or NULL.
-static rabbet_ir_node_t* channels_reader(const rabbet_ir_t* ir,
-                                         const rabbet_ir_node_t* node) {
-  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
-  if (value->uses != 1 || rabbet_fuse_is_exit(ir, node)) return NULL;
-  for (size_t i = 0; i < ir->nodes.count; ++i) {
-    rabbet_ir_node_t* reader = ir->nodes.data[i];
-    for (size_t k = 0; !reader->dead && k < reader->input_count; ++k)
-      if (reader->inputs[k] == value->id)
-        return rabbet_ir_has_wishes(ir, reader) ? NULL : reader;
-  }
-  return NULL;
 }
 
 // ---- The form of the products -----------------------------------------------
@@ -94,19 +74,11 @@ static rabbet_status_t channels_turn_queries(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   rabbet_ir_node_t *node = *first, *product = NULL;
   const rabbet_ir_value_t* q = rabbet_ir_input(ir, node, 0);
-  const rabbet_ir_node_t* scales[RABBET_FUSE_SCALES_MAX];
-  int count = 0;
+  rabbet_attention_scales_t scales;
   if (!channels_is_turned(node, "op0")) return rabbet_ok();
-  for (; count < RABBET_FUSE_SCALES_MAX && q->uses == 1; ++count) {
-    const rabbet_ir_value_t* scaled =
-        q->producer ? rabbet_fuse_scaled(ir, q->producer) : NULL;
-    if (!scaled) break;
-    scales[count] = q->producer;
-    q = scaled;
-  }
+  rabbet_attention_before_scales(ir, &q, &scales);
   RABBET_RETURN_IF_ERROR(channels_turn(build, node, &q));
-  while (count-- > 0)
-    RABBET_RETURN_IF_ERROR(rabbet_ir_add_scale(build, node, scales[count], &q));
+  RABBET_RETURN_IF_ERROR(rabbet_attention_scale(build, node, &scales, &q));
   RABBET_RETURN_IF_ERROR(
       channels_multiply(build, node, q, rabbet_ir_input(ir, node, 1),
                         channels_is_turned(node, "op1"), &product));
@@ -248,7 +220,7 @@ static void channels_moves_after(const rabbet_ir_t* ir, rabbet_ir_node_t* node,
                                  rabbet_parts_chain_t* out) {
   out->count = 0;
   while (out->count < RABBET_FUSE_CHAIN_MAX &&
-         (node = channels_reader(ir, node)) != NULL &&
+         (node = rabbet_attention_reader(ir, node)) != NULL &&
          rabbet_op_is(node->op, RABBET_OP_SHUFFLE) &&
          rabbet_fuse_is_move(ir, node))
     out->nodes[out->count++] = node;
@@ -339,12 +311,13 @@ static rabbet_status_t channels_result(rabbet_build_t* build,
 static rabbet_ir_node_t* channels_last(const rabbet_ir_t* ir,
                                        rabbet_ir_node_t* softmax,
                                        size_t* out_input) {
-  rabbet_ir_node_t *before = softmax, *node = channels_reader(ir, softmax);
+  rabbet_ir_node_t *before = softmax,
+                   *node = rabbet_attention_reader(ir, softmax);
   if (node && rabbet_op_is(node->op, RABBET_OP_CAST)) {
     before = node;
-    node = channels_reader(ir, node);
+    node = rabbet_attention_reader(ir, node);
   }
-  if (!node || !channels_is_product(node)) return NULL;
+  if (!node || !rabbet_attention_is_product(node)) return NULL;
   *out_input = node->inputs[0] == rabbet_ir_output(ir, before, 0)->id ? 0 : 1;
   return node;
 }
@@ -383,7 +356,7 @@ static rabbet_ir_node_t* channels_first(const rabbet_ir_t* ir,
   for (int step = 0; step < STEPS && value && value->uses == 1; ++step) {
     rabbet_ir_node_t* node = value->producer;
     if (!node || rabbet_fuse_is_exit(ir, node)) return NULL;
-    if (channels_is_product(node)) return node;
+    if (rabbet_attention_is_product(node)) return node;
     const rabbet_shape_t* shape = &value->shape;
     value = NULL;
     for (size_t i = 0; i < node->input_count && !value; ++i) {
@@ -431,19 +404,14 @@ static rabbet_status_t channels_rewrite(rabbet_build_t* build,
 }
 
 rabbet_status_t rabbet_pass_channel_attention(rabbet_build_t* build) {
-  rabbet_ir_t* ir = &build->ir;
   rabbet_ir_node_t** found = NULL;
   size_t count = 0;
   if (rabbet_fuse_reach(build) < RABBET_FUSE_SLICES) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, ir->nodes.count, sizeof(*found), (void**)&found));
-  for (size_t i = 0; i < ir->nodes.count; ++i)
-    if (rabbet_op_is(ir->nodes.data[i]->op, RABBET_OP_SOFTMAX))
-      found[count++] = ir->nodes.data[i];
+  RABBET_RETURN_IF_ERROR(rabbet_attention_softmaxes(build, &found, &count));
   for (size_t i = 0; i < count; ++i)
     if (!found[i]->dead)
       RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
           channels_rewrite(build, found[i]),
           "giving the attention of '%s' channels last", found[i]->name));
-  return rabbet_ir_sweep(ir);
+  return rabbet_ir_sweep(&build->ir);
 }
