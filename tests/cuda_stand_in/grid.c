@@ -583,8 +583,9 @@ static const void* grid_find_host_address(const launch_t* launch) {
     for (unsigned at = 0; at + sizeof(word) <= kernel->sizes[i];
          at += sizeof(word)) {
       memcpy(&word, (const uint8_t*)launch->parameters[i] + at, sizeof(word));
-      // Smaller and larger numbers are no addresses of the host's.
-      if ((uintptr_t)word >> 32 != 0 && (uintptr_t)word >> 47 == 0 &&
+      // Smaller and larger numbers are no addresses of the host's, but of what
+      // sanitizers map up to 2^44: two small integers look like such.
+      if ((uintptr_t)word >> 45 != 0 && (uintptr_t)word >> 47 == 0 &&
           memory_is_hosts(word) && !condition_is_alive(word))
         return word;
     }
