@@ -401,7 +401,7 @@ def _names_set(body: Sequence[ast.stmt]) -> dict[str, bool] | None:
             return all(map(target, node.elts))
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             return target(node.value, True)
-        # What objects hold is put back behind each way.
+        # Attributes and elements: Objects restores them after each way.
         return isinstance(node, (ast.Attribute, ast.Subscript))
 
     for one in body:

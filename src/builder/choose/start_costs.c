@@ -38,7 +38,8 @@ static bool start_concerns(const rabbet_cluster_t* cluster) {
   return false;
 }
 
-// What a cluster had before.
+// A cluster and its alternatives before those without start costs replaced
+// them.
 typedef struct start_swap_t {
   rabbet_cluster_t* cluster;
   rabbet_alternative_t* alternatives;

@@ -40,8 +40,7 @@ void rabbet_attention_before_scales(const rabbet_ir_t* ir,
                                     const rabbet_ir_value_t** value,
                                     rabbet_attention_scales_t* out) {
   for (out->count = 0; out->count < RABBET_FUSE_SCALES_MAX; ++out->count) {
-    const rabbet_ir_node_t* maker =
-        (*value)->uses == 1 ? (*value)->producer : NULL;
+    rabbet_ir_node_t* maker = (*value)->uses == 1 ? (*value)->producer : NULL;
     const rabbet_ir_value_t* scaled =
         maker ? rabbet_fuse_scaled(ir, maker) : NULL;
     if (!scaled) return;

@@ -1,4 +1,5 @@
-// What passes ask of the nodes of an attention before they are a group.
+// Queries on the nodes of an attention, for the passes that rewrite it before
+// it is grouped.
 #ifndef RABBET_SRC_BUILDER_REWRITE_PRODUCTS_ATTENTION_NODES_H_
 #define RABBET_SRC_BUILDER_REWRITE_PRODUCTS_ATTENTION_NODES_H_
 
@@ -17,7 +18,7 @@ RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_attention_reader(
 
 // Scales by numbers before a factor of a product, the last one first.
 typedef struct rabbet_attention_scales_t {
-  const rabbet_ir_node_t* nodes[RABBET_FUSE_SCALES_MAX];
+  rabbet_ir_node_t* nodes[RABBET_FUSE_SCALES_MAX];
   int count;
 } rabbet_attention_scales_t;
 // Moves `*value` before its scales, which nothing else reads.

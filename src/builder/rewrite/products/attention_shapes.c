@@ -259,7 +259,7 @@ static const rabbet_ir_value_t* scores_row_factors(const scores_t* s,
              : NULL;
 }
 
-// What the step adds to the scores; NULL: it does something else.
+// The mask that the step adds to the scores; NULL: the step is no addition.
 static const rabbet_ir_value_t* scores_mask(const rabbet_ir_t* ir,
                                             const step_t* step) {
   return scores_is_elementwise(step->node, RABBET_ELEMENTWISE_SUM)

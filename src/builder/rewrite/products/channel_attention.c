@@ -128,12 +128,12 @@ static rabbet_status_t channels_image(rabbet_build_t* build, images_t* images,
                                       const int64_t* order,
                                       const rabbet_ir_value_t** out_value) {
   rabbet_ir_node_t* turn = NULL;
-  const rabbet_ir_node_t* before = channels_first_reader(&build->ir, image);
   for (int i = 0; i < images->count; ++i)
     if (images->from[i] == image->id) {
       *out_value = images->to[i];
       return rabbet_ok();
     }
+  const rabbet_ir_node_t* before = channels_first_reader(&build->ir, image);
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
       build, before, before->name, image->id, order, image->shape.rank, &turn));
   *out_value = rabbet_ir_output(&build->ir, turn, 0);
@@ -146,16 +146,13 @@ static rabbet_status_t channels_image(rabbet_build_t* build, images_t* images,
 static rabbet_ir_node_t* channels_before_scales(const rabbet_ir_t* ir,
                                                 rabbet_ir_node_t* product,
                                                 size_t* input) {
-  rabbet_ir_node_t* reader = product;
-  for (;;) {
-    const rabbet_ir_value_t* value = rabbet_ir_input(ir, reader, *input);
-    rabbet_ir_node_t* maker = value->uses == 1 ? value->producer : NULL;
-    const rabbet_ir_value_t* scaled =
-        maker ? rabbet_fuse_scaled(ir, maker) : NULL;
-    if (!scaled) return reader;
-    *input = rabbet_ir_input(ir, maker, 0) == scaled ? 0 : 1;
-    reader = maker;
-  }
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, product, *input);
+  rabbet_attention_scales_t scales;
+  rabbet_attention_before_scales(ir, &value, &scales);
+  if (scales.count == 0) return product;
+  rabbet_ir_node_t* reader = scales.nodes[scales.count - 1];
+  *input = rabbet_ir_input(ir, reader, 0) == value ? 0 : 1;
+  return reader;
 }
 
 // A factor as parts of an image: the reader to change, and where the moves end.
@@ -250,22 +247,32 @@ static bool channels_pixels_first(rabbet_parts_t* p, int32_t rank) {
   return true;
 }
 
+// The end of the longest run of at least `least` moves after the product that
+// are parts of its result, and, if wanted, an image of them; NULL: there is
+// none.
+static rabbet_ir_node_t* channels_end(const rabbet_ir_t* ir,
+                                      rabbet_ir_node_t* last, bool image,
+                                      int least, rabbet_parts_t* parts,
+                                      rabbet_status_t* status) {
+  int32_t rank = rabbet_ir_output(ir, last, 0)->shape.rank;
+  rabbet_parts_chain_t chain;
+  channels_moves_after(ir, last, &chain);
+  for (; chain.count >= least && rabbet_is_ok(*status); --chain.count)
+    if (rabbet_parts_read(ir, &chain, 0, parts, status) &&
+        (!image || channels_pixels_first(parts, rank)))
+      return chain.nodes[chain.count - 1];
+  return NULL;
+}
+
 // Makes one of the transposes after the product, as far as they are one.
 static rabbet_status_t channels_join_moves(rabbet_build_t* build,
                                            rabbet_ir_node_t* last) {
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* value = rabbet_ir_output(ir, last, 0);
   rabbet_status_t status = rabbet_ok();
-  rabbet_parts_chain_t chain;
   rabbet_parts_t parts;
-  channels_moves_after(ir, last, &chain);
-  while (chain.count > 1 &&
-         !rabbet_parts_read(ir, &chain, 0, &parts, &status)) {
-    RABBET_RETURN_IF_ERROR(status);
-    --chain.count;
-  }
-  if (chain.count < 2) return rabbet_ok();
-  rabbet_ir_node_t* end = chain.nodes[chain.count - 1];
+  rabbet_ir_node_t* end = channels_end(ir, last, false, 2, &parts, &status);
+  if (!end) return status;
   const rabbet_shape_t shape = rabbet_ir_output(ir, end, 0)->shape;
   RABBET_RETURN_IF_ERROR(rabbet_parts_make(build, &parts, end, &shape, &value));
   (void)rabbet_ir_bypass(ir, end, rabbet_ir_value(ir, value->id));
@@ -277,19 +284,11 @@ static rabbet_status_t channels_result(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* value = rabbet_ir_output(ir, last, 0);
   rabbet_status_t status = rabbet_ok();
-  rabbet_parts_chain_t chain;
   rabbet_parts_t parts;
   int64_t back[RABBET_MAX_RANK];
-  int32_t rank = value->shape.rank;
-  channels_moves_after(ir, last, &chain);
-  for (; chain.count > 0; --chain.count) {
-    bool fits = rabbet_parts_read(ir, &chain, 0, &parts, &status) &&
-                channels_pixels_first(&parts, rank);
-    RABBET_RETURN_IF_ERROR(status);
-    if (fits) break;
-  }
-  if (chain.count == 0) return channels_join_moves(build, last);
-  rabbet_ir_node_t* end = chain.nodes[chain.count - 1];
+  rabbet_ir_node_t* end = channels_end(ir, last, true, 1, &parts, &status);
+  RABBET_RETURN_IF_ERROR(status);
+  if (!end) return channels_join_moves(build, last);
   const rabbet_shape_t image = rabbet_ir_output(ir, end, 0)->shape;
   rabbet_shape_t shape = image;
   for (int32_t i = 0; i < image.rank; ++i) {
