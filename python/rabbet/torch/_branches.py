@@ -35,7 +35,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ._graph import fraction
 from ._known import changed_by
-from ._objects import MISSING, Objects, merge
+from ._objects import MISSING, Objects, TooManyObjectsError, merge
 
 CHECK = "rabbet: "
 """How the messages of checks begin that a plan makes."""
@@ -116,8 +116,12 @@ class Ways(TorchFunctionMode):
 
     def begin(self, others: Sequence[Any] = ()) -> None:
         """What follows belongs to a way. others: what its variables hold."""
+        try:
+            objects = Objects((*self._roots, *others))
+        except TooManyObjectsError as error:
+            raise CannotSelectError(str(error)) from None
         self._made.append([])
-        self._before.append(Objects((*self._roots, *others)))
+        self._before.append(objects)
 
     def end(self) -> Any:
         """The end of the innermost way: what it changed in objects, which is put back."""

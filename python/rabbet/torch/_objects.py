@@ -23,6 +23,10 @@ _HOLDERS = (dict, list, set, deque)
 _MOST = 200_000  # objects, which takes a tenth of a second
 
 
+class TooManyObjectsError(Exception):
+    """More objects can be reached than are looked at."""
+
+
 def _is_torchs(holder: Any) -> bool:
     """Whether it is part of torch's own machinery."""
     module = type(holder).__module__
@@ -34,7 +38,11 @@ def _holders(roots: Iterable[Any]) -> Iterator[Any]:
     """The dictionaries, lists and sets that can be reached."""
     stack: list[Any] = list(roots)
     seen: set[int] = set()
-    while stack and len(seen) < _MOST:
+    while stack:
+        if len(seen) >= _MOST:
+            raise TooManyObjectsError(
+                f"a branch may change objects, of which more than {_MOST} can be reached"
+            )
         one = stack.pop()
         if isinstance(one, _LEAVES) or id(one) in seen:
             continue

@@ -414,6 +414,21 @@ def test_a_function_defined_by_the_export_is_rewritten_once(
     assert len(rounds) == 2
 
 
+def test_more_objects_than_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change behind the last one that is looked at would leak into the other way."""
+    from rabbet.torch import _objects
+
+    def function(x: Any) -> Any:
+        if x.sum() > 0:
+            x = x + 1
+        return x
+
+    compiled(function)
+    monkeypatch.setattr(_objects, "_MOST", 3)
+    with pytest.raises(RuntimeError, match="more than 3 can be reached"):
+        compiled(function)
+
+
 def test_other_threads_decide_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may run a function while it is rewritten, with tensors that have values."""
     found = []
